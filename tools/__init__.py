@@ -1,0 +1,1 @@
+"""Triton LLM Ladder: one chat LLM, one tritonserver, one rung per optimisation."""
