@@ -1,0 +1,1 @@
+"""The stub's side: code that runs inside tritonserver. Standard library, numpy, pyzmq and msgspec only."""

@@ -1,0 +1,102 @@
+"""One engine process: started with a lifeline, waited for, and taken down with everything it started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from tools.wire.launch import REASON_SUFFIX, EngineLaunch
+
+# A pause this long between SIGTERM-like requests and SIGKILL is enough to flush a log line.
+_KILL_WAIT_S = 5.0
+
+
+class EngineProcess:
+    """A running `python -m tools.engine`, in a session and process group of its own."""
+
+    def __init__(
+        self, python: str, root: Path, home: Path, launch: EngineLaunch, environment: Mapping[str, str]
+    ) -> None:
+        """Start it. `root` holds the `tools` package; `home` is what relative paths in model.json are relative to.
+
+        Raises OSError when `python` cannot be run.
+        """
+        self.socket = launch.socket
+        self._reason = Path(launch.socket + REASON_SUFFIX)
+        self._reason.unlink(missing_ok=True)
+        self._process = subprocess.Popen(
+            [python, "-m", "tools.engine"],
+            stdin=subprocess.PIPE,
+            cwd=home,
+            env=_engine_environment(environment, root),
+            start_new_session=True,
+        )
+        stdin = self._process.stdin
+        assert stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            # Left open on purpose: the engine ends when this end of the pipe does.
+            stdin.write(msgspec.json.encode(launch) + b"\n")
+            stdin.flush()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait(self) -> str:
+        """Wait for the end, take down what it left of its process group, and say why it ended."""
+        status = self._process.wait()
+        self._kill_group()
+        if reason := self._read_reason():
+            return reason
+        if status < 0:
+            return f"engine process {self.pid} was killed by {signal.Signals(-status).name}"
+        return f"engine process {self.pid} ended with status {status}"
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether it ended because it cannot start with what it was given, so that another try is of no use."""
+        return self._process.returncode == 2
+
+    def stop(self) -> None:
+        """Take it down at once, with its children; returns when it is gone."""
+        self._kill_group()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILL_WAIT_S)
+
+    def wait_for_end(self, seconds: float) -> bool:
+        """Whether it ends by itself within `seconds`."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def _read_reason(self) -> str:
+        try:
+            return self._reason.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+        finally:
+            self._reason.unlink(missing_ok=True)
+
+
+def _engine_environment(extra: Mapping[str, str], root: Path) -> dict[str, str]:
+    environment = dict(os.environ)
+    # The server's library path holds its own copies of common libraries, which are not the engine's.
+    environment.pop("LD_LIBRARY_PATH", None)
+    environment.pop("PYTHONHOME", None)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), environment.get("PYTHONPATH")]))
+    environment["PYTHONUNBUFFERED"] = "1"
+    environment["PYTHONUTF8"] = "1"
+    environment.update(extra)
+    return environment

@@ -1,0 +1,1 @@
+"""The engine process: one per model version, outside tritonserver, in an environment of its own."""

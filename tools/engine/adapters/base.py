@@ -1,0 +1,87 @@
+"""The border between the engine process and whatever generates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tools.wire.messages import Delta, Failure, Request, Tokenize, Tokenized
+
+from ..accounting import Accounting
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """What a started adapter can do. `max_num_seqs`: sequences it runs at once; `max_model_len`: tokens of context.
+
+    `reports_latency`: the adapter writes TTFT, ITL and queue time itself, because it knows them better.
+    """
+
+    engine: str
+    max_model_len: int
+    max_num_seqs: int
+    description: str = ""
+    reports_latency: bool = False
+
+
+@dataclass(eq=False)
+class Work:
+    """A checked request on its way through an adapter.
+
+    `request_id` is unique in the engine and starts with the client's. `params` is what the adapter's `prepare` made of
+    the request's parameters. `cancelled` is set when nobody wants the answer any more.
+    """
+
+    request: Request
+    request_id: str
+    params: Any
+    sequences: int = 1
+    priority: int = 0
+    cancelled: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+Emit = Callable[[Work, Delta], None]
+
+
+class Adapter(Protocol):
+    """One way to generate. All methods run in the engine process's event loop."""
+
+    async def start(self, accounting: Accounting) -> EngineInfo:
+        """Load the model. Raises LaunchError when what it was given cannot work."""
+        ...
+
+    def prepare(self, request: Request) -> tuple[Any, int]:
+        """Checked parameters of `request` and its number of sequences. Raises RequestError."""
+        ...
+
+    async def generate(self, group: Sequence[Work], emit: Emit) -> None:
+        """Generate for all of `group` and emit deltas, the last one of each with `final` set.
+
+        Raises RequestError when a request turns out to be wrong, EngineDeadError when the engine is gone. The server
+        cancels the task to stop a group of one; in a larger group it sets `cancelled` on the one that is to stop.
+        """
+        ...
+
+    def tokenize(self, message: Tokenize) -> Tokenized:
+        """Render and encode a chat; what is wrong with it is in the answer's `failure`."""
+        ...
+
+    async def check_health(self) -> None:
+        """Raises EngineDeadError when the engine cannot serve any more."""
+        ...
+
+    def refresh_gauges(self, waiting: int, running: int) -> None:
+        """Set the gauges. `waiting` and `running` are the server's own counts of requests before and in the adapter."""
+        ...
+
+    async def stop(self) -> None:
+        """Free what was loaded."""
+        ...
+
+
+def cannot_tokenize(engine: str, message: Tokenize) -> Tokenized:
+    """Answer of an adapter that generates and leaves chats to `chat_tokenizer`."""
+    failure = Failure("UNSUPPORTED", f'engine "{engine}" does not render chats: send them to "chat_tokenizer"')
+    return Tokenized(message.key, "", [], failure)

@@ -1,0 +1,29 @@
+"""What can go wrong with a request, and with the engine as a whole."""
+
+from __future__ import annotations
+
+from tools.wire.messages import ErrorCode, Failure
+
+
+class RequestError(Exception):
+    """A request that cannot be served; `code` is the Triton error code its client gets."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code: ErrorCode = code
+
+    def as_failure(self) -> Failure:
+        return Failure(self.code, str(self))
+
+
+def invalid(message: str) -> RequestError:
+    """A request that its sender has to mend."""
+    return RequestError("INVALID_ARG", message)
+
+
+class EngineDeadError(Exception):
+    """The engine behind an adapter has died; the process must end so that its stub can start another."""
+
+
+class LaunchError(Exception):
+    """The engine cannot start with what it was given; starting it again would not help."""

@@ -1,0 +1,81 @@
+"""One request inside the engine process, from its arrival to its final delta."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tools.wire.messages import Delta, Failure
+
+from .accounting import Accounting
+from .adapters.base import Work
+
+
+class Ending(Enum):
+    """Why a request is being stopped before its answer is complete."""
+
+    CLIENT = "the client cancelled the request"
+    UNLOAD = "the model is being unloaded"
+    DEADLINE = "deadline"
+
+
+@dataclass(eq=False)
+class Live:
+    """A request that was accepted. Times are `time.monotonic()` seconds; `peer` is the name its answers go to."""
+
+    peer: str
+    work: Work
+    arrived: float
+    deadline_s: float | None = None
+    ticket: int | None = None
+    task: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
+    first_token: float | None = None
+    last_token: float | None = None
+    tokens: int = 0
+    num_input_tokens: int = 0
+    done: bool = False
+    group: list[Live] = field(default_factory=list)
+
+    def stop_failure(self, ending: Ending) -> Failure:
+        """What the client of a stopped request is told."""
+        if ending is Ending.DEADLINE:
+            waited = "in the queue" if self.task is None else f"after {self.tokens} tokens"
+            return Failure(
+                "UNAVAILABLE",
+                f"the deadline of {self.deadline_s or 0:g} s passed {waited}: "
+                'allow more time with the request parameter "timeout" (microseconds) or ask for fewer tokens',
+            )
+        return Failure("CANCELLED", f"{ending.value} after {self.tokens} tokens")
+
+    def account(self, delta: Delta, now: float, accounting: Accounting, latency: bool) -> None:
+        """Write this delta into the metrics; `latency` tells whether TTFT and ITL are measured here."""
+        new_tokens = sum(delta.token_counts)
+        if new_tokens:
+            if self.first_token is None:
+                self.first_token = now
+                if latency:
+                    accounting.observe("vllm:time_to_first_token_seconds", now - self.arrived)
+            elif latency and self.last_token is not None:
+                accounting.inter_token_latency(now - self.last_token)
+            self.last_token = now
+            self.tokens += new_tokens
+            accounting.count("vllm:generation_tokens_total", new_tokens)
+        self.num_input_tokens = delta.num_input_tokens or self.num_input_tokens
+        if delta.final and delta.failure is None:
+            self._account_end(delta, now, accounting)
+
+    def _account_end(self, delta: Delta, now: float, accounting: Accounting) -> None:
+        for reason in delta.finish_reasons:
+            accounting.count("vllm:request_success_total", label=reason or "stop")
+        accounting.count("vllm:prompt_tokens_total", self.num_input_tokens)
+        accounting.observe("vllm:e2e_request_latency_seconds", now - self.arrived)
+        accounting.observe("vllm:request_prompt_tokens", self.num_input_tokens)
+        accounting.observe("vllm:request_generation_tokens", self.tokens)
+        accounting.observe("vllm:request_params_n", self.work.sequences)
+        per_sequence = self.tokens / self.work.sequences
+        if self.first_token is not None and per_sequence > 1:
+            accounting.observe(
+                "vllm:request_time_per_output_token_seconds", (now - self.first_token) / (per_sequence - 1)
+            )

@@ -1,0 +1,1 @@
+"""What a stub inside tritonserver and an engine process say to each other."""
