@@ -1,0 +1,120 @@
+"""Rendered files on the disk: writing what changed, and comparing what is there with what should be."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from tools.spec.profile import Profile
+
+from .plan import REPOSITORIES, rendered_files
+
+
+class RenderError(RuntimeError):
+    """The rendered files cannot be written where they should go; the text says what stands in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderReport:
+    """What a rendering did. Paths are relative to the root; `stray` files were found and left alone."""
+
+    written: tuple[PurePosixPath, ...]
+    unchanged: tuple[PurePosixPath, ...]
+    stray: tuple[PurePosixPath, ...]
+
+
+def render(profile: Profile, out_dir: Path) -> RenderReport:
+    """Write the profile's files under `out_dir`.
+
+    Each file appears whole or not at all. A file whose text is the same is not touched: tritonserver reloads every
+    version whose folder looks changed. Raises RenderError.
+    """
+    written, unchanged = [], []
+    files = rendered_files(profile)
+    for path, text in files.items():
+        destination = out_dir / path
+        if _current_text(destination) == text:
+            unchanged.append(path)
+        else:
+            _write_whole(destination, text)
+            written.append(path)
+    return RenderReport(tuple(written), tuple(unchanged), tuple(_stray_files(out_dir, files)))
+
+
+def check(profile: Profile, root: Path) -> list[str]:
+    """Unified diffs, one a file, from what lies under `root` to what the profile renders to; empty when it is fresh.
+
+    Files in the rendered repositories that the profile does not give count as stale as well.
+    """
+    files = rendered_files(profile)
+    stale = dict.fromkeys(_stray_files(root, files), "") | files
+    diffs = (_diff(path, _current_text(root / path), text, stray=path not in files) for path, text in stale.items())
+    return [diff for diff in diffs if diff]
+
+
+def remove(paths: tuple[PurePosixPath, ...], out_dir: Path) -> None:
+    """Delete these files under `out_dir`, and the folders that are empty then."""
+    for path in paths:
+        file = out_dir / path
+        file.unlink()
+        for folder in list(path.parents)[: -1 - len(REPOSITORIES[0].parts)]:
+            if any((out_dir / folder).iterdir()):
+                break
+            (out_dir / folder).rmdir()
+
+
+def _current_text(file: Path) -> str | None:
+    """Text of the file; None when there is no such file, or when it is not text."""
+    try:
+        return file.read_bytes().decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, UnicodeDecodeError):
+        return None
+
+
+def _stray_files(root: Path, files: Mapping[PurePosixPath, str]) -> list[PurePosixPath]:
+    """Files under the rendered repositories that are not among `files`, sorted."""
+    found = (
+        PurePosixPath(file.relative_to(root).as_posix())
+        for repository in REPOSITORIES
+        for file in (root / repository).rglob("*")
+        if not file.is_dir() or file.is_symlink()
+    )
+    return sorted(path for path in found if path not in files)
+
+
+def _write_whole(destination: Path, text: str) -> None:
+    if destination.is_dir():
+        raise RenderError(f'"{destination}" is a folder where a file has to go: remove it and render again')
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{destination.name}.", dir=destination.parent)
+    except OSError as error:
+        raise RenderError(f'cannot write "{destination}": {error.strerror or error}') from error
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(destination)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _diff(path: PurePosixPath, current: str | None, expected: str, *, stray: bool) -> str:
+    if stray:
+        return (
+            f"Only on disk: {path}: the profile does not render it; delete it, or keep it in a repository of its own\n"
+        )
+    if current == expected:
+        return ""
+    lines = difflib.unified_diff(
+        (current or "").splitlines(keepends=True),
+        expected.splitlines(keepends=True),
+        fromfile=f"{path} (on disk)" if current is not None else f"{path} (missing)",
+        tofile=f"{path} (rendered)",
+    )
+    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)

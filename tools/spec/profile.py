@@ -1,0 +1,91 @@
+"""The profile as a whole, and the checks that need more than one part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from .base import SpecModel, failure
+from .engine_arguments import check_engine_arguments
+from .limits import Limits, Sla
+from .model import Artifacts, ServedModel, Target
+from .variants import BaselineVariant, Variant, VllmVariant
+
+VariantName = Annotated[str, Field(pattern=r"^llm_[a-z0-9_]+$")]
+ProfileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+
+
+class Profile(SpecModel):
+    """One deployment target: which model, in which variants, with which arguments, limits and promise."""
+
+    name: ProfileName
+    target: Target
+    model: ServedModel
+    artifacts: Artifacts
+    limits: Limits
+    sla: Sla = Sla()
+    variants: Annotated[dict[VariantName, Variant], Field(min_length=1)]
+
+    @property
+    def enabled_variants(self) -> dict[str, BaselineVariant | VllmVariant]:
+        """The variants that are rendered and served, in the profile's order."""
+        return {name: variant for name, variant in self.variants.items() if variant.enabled}
+
+    @property
+    def tokenizer_max_model_len(self) -> int:
+        """The longest context any enabled version accepts: more than that no engine would take, in tokens."""
+        lengths = [length for variant in self.enabled_variants.values() for length in variant.max_model_lens()]
+        return max(lengths, default=self.model.context_length)
+
+    def limits_of(self, variant: BaselineVariant | VllmVariant) -> Limits:
+        """The variant's own limits, or the profile's."""
+        return variant.limits or self.limits
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Profile:
+        problems = [*self._artifact_problems(), *self._variant_problems()]
+        if problems:
+            raise failure("; ".join(problems))
+        return self
+
+    def _artifact_problems(self) -> Iterator[str]:
+        awq, draft = self.artifacts.awq, self.artifacts.draft
+        if awq and self.model.hidden_size % awq.group_size:
+            yield (
+                f'"artifacts.awq.group_size" {awq.group_size} does not divide "model.hidden_size" '
+                f"{self.model.hidden_size}: quantise with a group size that does"
+            )
+        if draft and draft.hidden_size != self.model.hidden_size:
+            yield (
+                f'"artifacts.draft.hidden_size" {draft.hidden_size} is not "model.hidden_size" '
+                f"{self.model.hidden_size}: an EAGLE head reads the target's hidden states, take one made for it"
+            )
+        if draft and draft.vocab_size > self.model.vocab_size:
+            yield (
+                f'"artifacts.draft.vocab_size" {draft.vocab_size} is over "model.vocab_size" '
+                f"{self.model.vocab_size}: take a head made for this target"
+            )
+
+    def _variant_problems(self) -> Iterator[str]:
+        if not self.enabled_variants:
+            yield 'every variant has "enabled: false": nothing would be served, enable one'
+        for name, variant in self.variants.items():
+            if isinstance(variant, BaselineVariant):
+                yield from self._baseline_problems(name, variant)
+            else:
+                for number, arguments in variant.versions.items():
+                    where = f'"variants.{name}.versions.{number}"'
+                    yield from check_engine_arguments(where, arguments, self.model, self.artifacts, self.target)
+
+    def _baseline_problems(self, name: str, variant: BaselineVariant) -> Iterator[str]:
+        for number, version in variant.versions.items():
+            where = f'"variants.{name}.versions.{number}"'
+            if version.model != self.artifacts.bf16.path:
+                yield f'{where}: "model" {version.model!r} is not "artifacts.bf16.path" {self.artifacts.bf16.path!r}'
+            if version.max_model_len > self.model.context_length:
+                yield (
+                    f'{where}: "max_model_len" {version.max_model_len} is over "model.context_length" '
+                    f"{self.model.context_length}"
+                )

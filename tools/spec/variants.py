@@ -1,0 +1,90 @@
+"""The rungs: each variant becomes one Triton model `llm_<name>` and one ensemble `chat_<name>` in front of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, JsonValue, field_validator
+
+from .base import PositiveInt, RelativePath, SpecModel, failure
+from .batching import DynamicBatching
+from .limits import GoldenInterval, Limits
+
+# Set by the process that starts an engine; a profile that set them too would break the way down.
+RESERVED_ENVIRONMENT_PREFIX = "LADDER_"
+
+
+def _not_reserved(name: str) -> str:
+    if name.startswith(RESERVED_ENVIRONMENT_PREFIX):
+        raise failure(f'environment variable "{name}": names that start with "LADDER_" are set by ./ladder itself')
+    return name
+
+
+EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_not_reserved)]
+
+
+class _Variant(SpecModel):
+    """`environment` is added to the engine process's own; `limits` replaces the profile's for this variant.
+
+    `load_versions` restricts what tritonserver loads, for a machine that cannot hold every version at once.
+    """
+
+    enabled: bool = True
+    load_versions: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)] | None = None
+    environment: dict[EnvironmentName, str] = Field(default_factory=dict)
+    limits: Limits | None = None
+
+    @field_validator("environment", mode="before")
+    @classmethod
+    def _values_are_text(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            for name, value in data.items():
+                if not isinstance(value, str):
+                    raise failure(f'environment variable "{name}" is {value!r}: put quotes round it, values are text')
+        return data
+
+
+class BaselineVersion(SpecModel):
+    """One version of the transformers baseline; the fields are its model.json, as they stand.
+
+    `flash_attention_2` falls back to sdpa where flash-attn is not installed, and the engine says which it took.
+    `batching` generates the requests of one Triton batch together.
+    """
+
+    model: RelativePath
+    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    attention: Literal["eager", "sdpa", "flash_attention_2"]
+    batching: bool
+    max_model_len: PositiveInt
+
+
+class BaselineVariant(_Variant):
+    """transformers' generate() behind Triton's Python backend."""
+
+    kind: Literal["baseline"]
+    dynamic_batching: DynamicBatching
+    versions: Annotated[dict[PositiveInt, BaselineVersion], Field(min_length=1)]
+
+    def max_model_lens(self) -> list[int]:
+        """Longest context of each version, in tokens."""
+        return [version.max_model_len for version in self.versions.values()]
+
+
+class VllmVariant(_Variant):
+    """vLLM behind the backend of that name: `versions` maps a version to its engine arguments.
+
+    The arguments are written to model.json as they stand, so every key is one of vLLM's AsyncEngineArgs and the same
+    directory runs on NVIDIA's backend.
+    """
+
+    kind: Literal["vllm"]
+    versions: Annotated[dict[PositiveInt, dict[str, JsonValue]], Field(min_length=1)]
+    golden_interval: GoldenInterval | None = None
+
+    def max_model_lens(self) -> list[int]:
+        """Longest context of each version that names one, in tokens."""
+        lengths = [arguments.get("max_model_len") for arguments in self.versions.values()]
+        return [length for length in lengths if isinstance(length, int)]
+
+
+Variant = Annotated[BaselineVariant | VllmVariant, Field(discriminator="kind")]
