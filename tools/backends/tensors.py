@@ -1,0 +1,164 @@
+"""Tensors of the contract to wire requests, and deltas to responses.
+
+Names, types and defaults are those of NVIDIA's vLLM backend; `input_ids` is ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from tools.wire.messages import Delta, ErrorCode, Failure, Flags, Request
+
+
+class TensorError(Exception):
+    """An input tensor that cannot be what it should be; the client gets INVALID_ARG with this text."""
+
+
+_CODES: dict[ErrorCode, Any] = {
+    "INVALID_ARG": pb_utils.TritonError.INVALID_ARG,
+    "UNAVAILABLE": pb_utils.TritonError.UNAVAILABLE,
+    "CANCELLED": pb_utils.TritonError.CANCELLED,
+    "INTERNAL": pb_utils.TritonError.INTERNAL,
+    "UNSUPPORTED": pb_utils.TritonError.UNSUPPORTED,
+    "NOT_FOUND": pb_utils.TritonError.NOT_FOUND,
+}
+
+
+def read_request(request: Any, key: int) -> Request:
+    """A Triton request as a wire request. A batch dimension of 1 is read away. Raises TensorError."""
+    stream = _flag(request, "stream") or False
+    sampling = _text(request, "sampling_parameters")
+    return Request(
+        key=key,
+        request_id=request.request_id(),
+        prompt=_text(request, "text_input") or "",
+        token_ids=_integers(request, "input_ids"),
+        images=_bytes(request, "image"),
+        parameters=request.parameters() or "{}" if sampling is None else sampling,
+        parameters_source="request parameters" if sampling is None else "sampling_parameters",
+        embedding=_text(request, "embedding_request"),
+        stream=stream,
+        echo=_echo(request, stream),
+        flags=Flags(
+            finish_reason=_flag(request, "return_finish_reason") or False,
+            cumulative_logprob=_flag(request, "return_cumulative_logprob") or False,
+            logprobs=_flag(request, "return_logprobs") or False,
+            num_input_tokens=_flag(request, "return_num_input_tokens") or False,
+            num_output_tokens=_flag(request, "return_num_output_tokens") or False,
+        ),
+        timeout_us=request.timeout(),
+    )
+
+
+def error_response(failure: Failure) -> Any:
+    """A response that carries nothing but the failure."""
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(failure.message, _CODES[failure.code]))
+
+
+class ResponseOutlet:
+    """Sends one request's deltas as Triton responses. `batched` adds the batch dimension of 1 to every output."""
+
+    def __init__(self, request: Any, wire: Request, *, batched: bool) -> None:
+        self._sender = request.get_response_sender()
+        self._wire = wire
+        self._batched = batched
+
+    def send(self, delta: Delta) -> None:
+        if delta.failure is None:
+            self._send(pb_utils.InferenceResponse(output_tensors=self._outputs(delta)), delta.final)
+            return
+        if self._wire.stream and any(delta.texts):
+            # Text that was merged with the failure came before it, and is the client's.
+            self._send(pb_utils.InferenceResponse(output_tensors=self._outputs(delta)), final=False)
+        self._send(error_response(delta.failure), final=True)
+
+    def is_cancelled(self) -> bool:
+        return bool(self._sender.is_cancelled())
+
+    def _send(self, response: Any, final: bool) -> None:
+        self._sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if final else 0)
+
+    def _outputs(self, delta: Delta) -> list[Any]:
+        wire, flags = self._wire, self._wire.flags
+        start = wire.prompt if wire.echo and wire.embedding is None else ""
+        outputs = [self._strings("text_output", [start + text for text in delta.texts])]
+        if flags.finish_reason:
+            outputs.append(self._strings("finish_reason", [str(reason) for reason in delta.finish_reasons]))
+        if flags.cumulative_logprob:
+            values = [float("nan") if value is None else value for value in delta.cumulative_logprobs or []]
+            outputs.append(self._tensor("cumulative_logprob", np.array(values, np.float32)))
+        if flags.logprobs:
+            outputs.append(self._strings("logprobs", _logprobs(delta)))
+        if flags.num_input_tokens:
+            outputs.append(self._tensor("num_input_tokens", np.array([delta.num_input_tokens], np.uint32)))
+        if flags.num_output_tokens:
+            outputs.append(self._tensor("num_output_tokens", np.array(delta.token_counts, np.uint32)))
+        return outputs
+
+    def _strings(self, name: str, values: list[str]) -> Any:
+        return self._tensor(name, np.array([value.encode() for value in values], np.object_))
+
+    def _tensor(self, name: str, values: np.ndarray[Any, Any]) -> Any:
+        return pb_utils.Tensor(name, values.reshape(1, -1) if self._batched else values)
+
+
+def _logprobs(delta: Delta) -> list[str]:
+    """One JSON list per sequence; "null" when the request named no `logprobs`, as the contract has it."""
+    if delta.logprobs is None:
+        return ["null"] * len(delta.texts)
+    return [f"[{', '.join(tokens)}]" for tokens in delta.logprobs]
+
+
+def _echo(request: Any, stream: bool) -> bool:
+    """Whether the prompt precedes the answer: by default only when not streaming."""
+    exclude = _flag(request, "exclude_input_in_output")
+    if exclude is None:
+        return not stream
+    if stream and not exclude:
+        raise TensorError(
+            '"exclude_input_in_output" is false and "stream" is true: a stream cannot repeat the prompt, '
+            'leave "exclude_input_in_output" out or set it to true'
+        )
+    return not exclude
+
+
+def _array(request: Any, name: str) -> np.ndarray[Any, Any] | None:
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return None if tensor is None else tensor.as_numpy().reshape(-1)
+
+
+def _first(request: Any, name: str) -> Any:
+    values = _array(request, name)
+    if values is None:
+        return None
+    if len(values) != 1:
+        raise TensorError(f'"{name}" has {len(values)} elements: it takes exactly 1')
+    return values[0]
+
+
+def _text(request: Any, name: str) -> str | None:
+    value = _first(request, name)
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        return bytes(value).decode()
+    except UnicodeDecodeError as error:
+        raise TensorError(f'"{name}" is not UTF-8: byte {error.start} is 0x{value[error.start]:02x}') from error
+
+
+def _flag(request: Any, name: str) -> bool | None:
+    value = _first(request, name)
+    return None if value is None else bool(value)
+
+
+def _integers(request: Any, name: str) -> list[int] | None:
+    values = _array(request, name)
+    return None if values is None else values.tolist()
+
+
+def _bytes(request: Any, name: str) -> list[bytes]:
+    values = _array(request, name)
+    return [] if values is None else [value.encode() if isinstance(value, str) else bytes(value) for value in values]

@@ -1,0 +1,1 @@
+"""The Triton backend "vllm" of this project."""

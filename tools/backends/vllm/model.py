@@ -1,0 +1,100 @@
+"""Triton backend "vllm": requests go to an engine process of their own, deltas come back as decoupled responses.
+
+The same model directory runs on NVIDIA's vLLM backend: tensors, parameters and model.json are theirs. The engine lives
+outside this process, because here everything shares one interpreter lock with the sending of responses.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import triton_python_backend_utils as pb_utils
+
+# tritonserver loads this file by its path, so the package it belongs to has to be found first.
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from tools.backends.engine_handle import EngineHandle
+from tools.backends.logs import log_to_triton
+from tools.backends.model_config import ModelConfig
+from tools.backends.tensors import ResponseOutlet, TensorError, error_response, read_request
+from tools.wire.launch import AdapterName
+from tools.wire.messages import Failure
+
+log = logging.getLogger(__name__)
+
+
+class TritonPythonModel:
+    """One instance of a model with `backend: "vllm"`."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Start the engine and wait until it is ready. Raises TritonModelException with the reason if it is not."""
+        try:
+            config = ModelConfig.from_arguments(args)
+            log_to_triton(config.name, config.version)
+            _check(config)
+            self._config = config
+            self._engine = EngineHandle(config, _adapter(config), on_failed=self._give_up)
+            welcome = self._engine.start()
+        except (ValueError, OSError, RuntimeError) as error:
+            raise pb_utils.TritonModelException(str(error)) from error
+        log.info(
+            "%s ready: %d sequences at once, %d tokens of context %s",
+            welcome.engine, welcome.max_num_seqs, welcome.max_model_len, welcome.description,
+        )  # fmt: skip
+
+    def execute(self, requests: list[Any]) -> None:
+        """Hand the requests to the engine and return; responses follow from the sender threads."""
+        streams = []
+        for request in requests:
+            try:
+                wire = read_request(request, self._engine.next_key())
+            except TensorError as error:
+                request.get_response_sender().send(
+                    error_response(Failure("INVALID_ARG", str(error))),
+                    flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL,
+                )
+                continue
+            streams.append((wire, ResponseOutlet(request, wire, batched=False)))
+        self._engine.submit(streams)
+
+    def finalize(self) -> None:
+        """Drain the engine and end it."""
+        self._engine.stop()
+
+    def _give_up(self, reason: str) -> None:
+        """The engine has died too often: take the model out of service, so that readiness tells the truth.
+
+        Unloading takes all versions of a model, so it is only done where this one stands alone.
+        """
+        if self._config.siblings:
+            log.error("given up: %s; other versions of the model serve on", reason)
+            return
+        log.error("given up, unloading the model: %s", reason)
+        try:
+            pb_utils.unload_model(self._config.name)
+        except Exception:  # outside explicit model control Triton refuses, with an exception of a type of its own
+            log.exception("the model cannot be unloaded: its requests fail with UNAVAILABLE one by one")
+
+
+def _adapter(config: ModelConfig) -> AdapterName:
+    """vLLM, or the mock that tests and benches name in config.pbtxt."""
+    return "mock" if config.parameters.get("ENGINE_ADAPTER") == "mock" else "vllm"
+
+
+def _check(config: ModelConfig) -> None:
+    if not config.decoupled:
+        raise ValueError(
+            f'"{config.name}" streams its answers: write model_transaction_policy {{ decoupled: true }} in config.pbtxt'
+        )
+    if config.max_batch_size:
+        raise ValueError(
+            f'"{config.name}" has max_batch_size {config.max_batch_size}: write 0, because vLLM batches by itself'
+        )
+    gpus = config.arguments.get("tensor_parallel_size", 1) * config.arguments.get("pipeline_parallel_size", 1)
+    if config.kind == "GPU" and gpus > 1:
+        raise ValueError(
+            f'"{config.name}" needs {gpus} GPUs, but KIND_GPU gives an instance one: write KIND_MODEL in config.pbtxt'
+        )
