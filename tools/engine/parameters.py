@@ -17,8 +17,9 @@ from .errors import RequestError, invalid
 
 JsonType = Literal["integer", "number", "boolean", "string", "strings", "integers", "object", "any"]
 
-# Request parameters that are not the engine's: Triton's own, and those the release router reads.
-_NOT_SAMPLING: Final = frozenset({"timeout", "priority", "user", "session", "binary_data_output"})
+# Request parameters that are not the engine's: Triton's own ("id": its generate endpoints pass the request id on among
+# them), and those the release router reads.
+_NOT_SAMPLING: Final = frozenset({"id", "timeout", "priority", "user", "session", "binary_data_output"})
 _NOT_SAMPLING_PREFIXES: Final = ("triton_", "sequence_")
 
 
