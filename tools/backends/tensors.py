@@ -5,39 +5,31 @@ Names, types and defaults are those of NVIDIA's vLLM backend; `input_ids` is our
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from tools.wire.messages import Delta, ErrorCode, Failure, Flags, Request
+from tools.wire.messages import Delta, Failure, Flags, Request
 
 
 class TensorError(Exception):
     """An input tensor that cannot be what it should be; the client gets INVALID_ARG with this text."""
 
 
-_CODES: dict[ErrorCode, Any] = {
-    "INVALID_ARG": pb_utils.TritonError.INVALID_ARG,
-    "UNAVAILABLE": pb_utils.TritonError.UNAVAILABLE,
-    "CANCELLED": pb_utils.TritonError.CANCELLED,
-    "INTERNAL": pb_utils.TritonError.INTERNAL,
-    "UNSUPPORTED": pb_utils.TritonError.UNSUPPORTED,
-    "NOT_FOUND": pb_utils.TritonError.NOT_FOUND,
-}
-
-
 def read_request(request: Any, key: int) -> Request:
     """A Triton request as a wire request. A batch dimension of 1 is read away. Raises TensorError."""
     stream = _flag(request, "stream") or False
     sampling = _text(request, "sampling_parameters")
+    own = request.parameters() or "{}"
     return Request(
         key=key,
         request_id=request.request_id(),
         prompt=_text(request, "text_input") or "",
         token_ids=_integers(request, "input_ids"),
         images=_bytes(request, "image"),
-        parameters=request.parameters() or "{}" if sampling is None else sampling,
+        parameters=own if sampling is None else sampling,
         parameters_source="request parameters" if sampling is None else "sampling_parameters",
         embedding=_text(request, "embedding_request"),
         stream=stream,
@@ -49,13 +41,17 @@ def read_request(request: Any, key: int) -> Request:
             num_input_tokens=_flag(request, "return_num_input_tokens") or False,
             num_output_tokens=_flag(request, "return_num_output_tokens") or False,
         ),
-        timeout_us=request.timeout(),
+        # On HTTP both arrive as request parameters. gRPC's own priority does not reach a Python backend, so that
+        # it may stand among the sampling parameters as well.
+        timeout_us=_whole_number("timeout", own) or request.timeout(),
+        priority=_whole_number("priority", own) or _whole_number("priority", sampling or ""),
     )
 
 
 def error_response(failure: Failure) -> Any:
     """A response that carries nothing but the failure."""
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(failure.message, _CODES[failure.code]))
+    code = getattr(pb_utils.TritonError, failure.code)
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(failure.message, code))
 
 
 class ResponseOutlet:
@@ -110,6 +106,19 @@ def _logprobs(delta: Delta) -> list[str]:
     if delta.logprobs is None:
         return ["null"] * len(delta.texts)
     return [f"[{', '.join(tokens)}]" for tokens in delta.logprobs]
+
+
+def _whole_number(name: str, parameters: str) -> int:
+    """Value of a parameter that is 0 or more, 0 when it is not there. What is no JSON is the engine's to refuse."""
+    if f'"{name}"' not in parameters:
+        return 0
+    try:
+        value = json.loads(parameters).get(name, 0)
+    except (ValueError, AttributeError):
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TensorError(f'parameter "{name}" is {json.dumps(value)}: it takes a whole number, 0 or more')
+    return value
 
 
 def _echo(request: Any, stream: bool) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tools.wire.merging import merge
 from tools.wire.messages import Delta, Failure
 
 from .accounting import Accounting
@@ -22,7 +23,10 @@ class Ending(Enum):
 
 @dataclass(eq=False)
 class Live:
-    """A request that was accepted. Times are `time.monotonic()` seconds; `peer` is the name its answers go to."""
+    """A request that was accepted. Times are `time.monotonic()` seconds; `peer` is the name its answers go to.
+
+    `held` is what a request that is not streamed has generated so far.
+    """
 
     peer: str
     work: Work
@@ -35,6 +39,8 @@ class Live:
     last_token: float | None = None
     tokens: int = 0
     num_input_tokens: int = 0
+    admitted: float = 0.0
+    held: Delta | None = None
     done: bool = False
     group: list[Live] = field(default_factory=list)
 
@@ -49,15 +55,14 @@ class Live:
             )
         return Failure("CANCELLED", f"{ending.value} after {self.tokens} tokens")
 
-    def account(self, delta: Delta, now: float, accounting: Accounting, latency: bool) -> None:
-        """Write this delta into the metrics; `latency` tells whether TTFT and ITL are measured here."""
+    def account(self, delta: Delta, now: float, accounting: Accounting) -> None:
+        """Write this delta into the metrics."""
         new_tokens = sum(delta.token_counts)
         if new_tokens:
             if self.first_token is None:
                 self.first_token = now
-                if latency:
-                    accounting.observe("vllm:time_to_first_token_seconds", now - self.arrived)
-            elif latency and self.last_token is not None:
+                accounting.observe("vllm:time_to_first_token_seconds", now - self.arrived)
+            elif self.last_token is not None:
                 accounting.inter_token_latency(now - self.last_token)
             self.last_token = now
             self.tokens += new_tokens
@@ -66,10 +71,18 @@ class Live:
         if delta.final and delta.failure is None:
             self._account_end(delta, now, accounting)
 
+    def release(self, delta: Delta) -> Delta | None:
+        """What leaves for the client now: a stream's delta as it is, else everything together at the end."""
+        if self.work.request.stream:
+            return delta
+        self.held = delta if self.held is None else merge(self.held, delta)
+        return self.held if delta.final else None
+
     def _account_end(self, delta: Delta, now: float, accounting: Accounting) -> None:
         for reason in delta.finish_reasons:
             accounting.count("vllm:request_success_total", label=reason or "stop")
         accounting.count("vllm:prompt_tokens_total", self.num_input_tokens)
+        accounting.observe("vllm:request_queue_time_seconds", self.admitted - self.arrived + self.work.queued_s)
         accounting.observe("vllm:e2e_request_latency_seconds", now - self.arrived)
         accounting.observe("vllm:request_prompt_tokens", self.num_input_tokens)
         accounting.observe("vllm:request_generation_tokens", self.tokens)

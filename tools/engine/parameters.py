@@ -17,9 +17,11 @@ from .errors import RequestError, invalid
 
 JsonType = Literal["integer", "number", "boolean", "string", "strings", "integers", "object", "any"]
 
+# Read by the stub, wherever they stand.
+_SCHEDULING: Final = frozenset({"timeout", "priority"})
 # Request parameters that are not the engine's: Triton's own ("id": its generate endpoints pass the request id on among
 # them), and those the release router reads.
-_NOT_SAMPLING: Final = frozenset({"id", "timeout", "priority", "user", "session", "binary_data_output"})
+_NOT_SAMPLING: Final = frozenset({"id", "user", "session", "binary_data_output"})
 _NOT_SAMPLING_PREFIXES: Final = ("triton_", "sequence_")
 
 
@@ -101,7 +103,7 @@ def parse_parameters(text: str, source: str, rules: Mapping[str, Rule]) -> dict[
     parameters, the names that belong to Triton or to the release router are left out.
     Raises RequestError (INVALID_ARG) naming the parameter, the value and the allowed range.
     """
-    parsed = _object(text, source)
+    parsed = {name: value for name, value in _object(text, source).items() if name not in _SCHEDULING}
     if source == "request parameters":
         parsed = {name: value for name, value in parsed.items() if not _is_foreign(name)}
     return {name: check(name, value, _rule(name, rules)) for name, value in parsed.items()}

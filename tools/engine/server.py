@@ -208,8 +208,7 @@ class EngineServer:
             now = time.monotonic()
             for live in group:
                 live.task = task
-                if not self._info.reports_latency:
-                    self._accounting.observe("vllm:request_queue_time_seconds", now - live.arrived)
+                live.admitted = now
 
     async def _run_group(self, group: list[Live]) -> None:
         by_work = {id(live.work): live for live in group}
@@ -242,8 +241,9 @@ class EngineServer:
     def _emit(self, live: Live, delta: Delta) -> None:
         if live.done:
             return
-        live.account(delta, time.monotonic(), self._accounting, not self._info.reports_latency)
-        self._transport.push(live.peer, delta)
+        live.account(delta, time.monotonic(), self._accounting)
+        if released := live.release(delta):
+            self._transport.push(live.peer, released)
         if delta.final:
             self._forget(live)
 

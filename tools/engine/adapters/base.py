@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tools.wire.messages import Delta, Failure, Request, Tokenize, Tokenized
@@ -13,16 +13,12 @@ from ..accounting import Accounting
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What a started adapter can do. `max_num_seqs`: sequences it runs at once; `max_model_len`: tokens of context.
-
-    `reports_latency`: the adapter writes TTFT, ITL and queue time itself, because it knows them better.
-    """
+    """What a started adapter can do. `max_num_seqs`: sequences it runs at once; `max_model_len`: tokens of context."""
 
     engine: str
     max_model_len: int
     max_num_seqs: int
     description: str = ""
-    reports_latency: bool = False
 
 
 @dataclass(eq=False)
@@ -30,7 +26,8 @@ class Work:
     """A checked request on its way through an adapter.
 
     `request_id` is unique in the engine and starts with the client's. `params` is what the adapter's `prepare` made of
-    the request's parameters. `cancelled` is set when nobody wants the answer any more.
+    the request's parameters. `cancelled` is set when nobody wants the answer any more. An adapter with a queue of its
+    own leaves in `queued_s` how long the request waited there.
     """
 
     request: Request
@@ -39,7 +36,7 @@ class Work:
     sequences: int = 1
     priority: int = 0
     cancelled: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)
+    queued_s: float = 0.0
 
 
 Emit = Callable[[Work, Delta], None]
@@ -57,7 +54,9 @@ class Adapter(Protocol):
         ...
 
     async def generate(self, group: Sequence[Work], emit: Emit) -> None:
-        """Generate for all of `group` and emit deltas, the last one of each with `final` set.
+        """Generate for all of `group` and emit a delta per step, the last one of each request with `final` set.
+
+        The server merges the deltas of requests that are not streamed, so an adapter need not tell them apart.
 
         Raises RequestError when a request turns out to be wrong, EngineDeadError when the engine is gone. The server
         cancels the task to stop a group of one; in a larger group it sets `cancelled` on the one that is to stop.

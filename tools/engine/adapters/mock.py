@@ -51,27 +51,24 @@ class _Stream:
         self.tokens = mock_tokens(work.request.prompt, work.params.get("max_tokens", 16))
         self.num_input_tokens = len(work.request.prompt.split())
         self.position = 0
-        self.unsent = 0
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def step(self, count: int) -> int:
         """Generate up to `count` tokens; returns how many it was."""
         produced = min(count, len(self.tokens) - self.position)
+        text = "".join(self.tokens[self.position : self.position + produced])
         self.position += produced
-        self.unsent += produced
         final = self.position == len(self.tokens)
-        if self.work.request.stream or final:
-            n = self.work.sequences
-            delta = Delta(
-                key=self.work.request.key,
-                texts=["".join(self.tokens[self.position - self.unsent : self.position])] * n,
-                token_counts=[self.unsent] * n,
-                finish_reasons=["length" if final else None] * n,
-                num_input_tokens=self.num_input_tokens,
-                final=final,
-            )
-            self.unsent = 0
-            self.emit(self.work, delta)
+        n = self.work.sequences
+        delta = Delta(
+            key=self.work.request.key,
+            texts=[text] * n,
+            token_counts=[produced] * n,
+            finish_reasons=["length" if final else None] * n,
+            num_input_tokens=self.num_input_tokens,
+            final=final,
+        )
+        self.emit(self.work, delta)
         if final and not self.ended.done():
             self.ended.set_result(None)
         return produced
