@@ -55,7 +55,7 @@ def from_rpc_error(error: Any, endpoint: Endpoint, target: Target | None, deadli
     if deadline_s is not None and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and _OWN_DEADLINE in details:
         return deadline_passed(deadline_s, target)
     if details.startswith(_NEVER_CONNECTED):
-        return ServerUnreachableError(endpoint, details.removeprefix(_NEVER_CONNECTED).lstrip("; "), target)
+        return ServerUnreachableError(endpoint, details.rpartition(": ")[2], target)
     if error.code() is grpc.StatusCode.UNAVAILABLE and any(phrase in details for phrase in _CONNECTION_BROKE):
         return StreamTruncatedError(f"the connection broke: {details}", target)
     return from_grpc_code(error.code().name, details, target)

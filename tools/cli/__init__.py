@@ -1,0 +1,1 @@
+"""The typer application: one module per command group, options and printing only."""
