@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any, Final
 
@@ -10,8 +11,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 _NAMED_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
+@functools.cache
 def template_environment() -> Environment:
-    """Environment over this package's templates."""
+    """Environment over this package's templates, each compiled once."""
     environment = Environment(
         loader=PackageLoader(__package__ or "tools.rendering", "templates"),
         undefined=StrictUndefined,

@@ -51,7 +51,10 @@ def _unknown_keys(unknown: list[str], known: Iterable[str]) -> PydanticCustomErr
 def _relative(path: str) -> str:
     parts = path.split("/")
     if path.startswith(("/", "~")) or ".." in parts or "\\" in path:
-        raise failure(f'path "{path}" must lie inside the project: write it relative, with "/", without ".."')
+        raise failure(
+            f'path "{path}" must lie inside the project: write it relative, with "/" and without ".."; '
+            "weights that lie elsewhere are linked into models/"
+        )
     return path
 
 

@@ -37,7 +37,7 @@ class Profile(SpecModel):
     def tokenizer_max_model_len(self) -> int:
         """The longest context any enabled version accepts: more than that no engine would take, in tokens."""
         lengths = [length for variant in self.enabled_variants.values() for length in variant.max_model_lens()]
-        return max(lengths, default=self.model.context_length)
+        return max(length or self.model.context_length for length in lengths)
 
     def limits_of(self, variant: BaselineVariant | VllmVariant) -> Limits:
         """The variant's own limits, or the profile's."""
@@ -72,6 +72,8 @@ class Profile(SpecModel):
         if not self.enabled_variants:
             yield 'every variant has "enabled: false": nothing would be served, enable one'
         for name, variant in self.variants.items():
+            for number in sorted(set(variant.load_versions or ()) - set(variant.versions)):
+                yield (f'"variants.{name}.load_versions" names version {number}, which "versions" does not describe')
             if isinstance(variant, BaselineVariant):
                 yield from self._baseline_problems(name, variant)
             else:

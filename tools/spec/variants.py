@@ -65,7 +65,7 @@ class BaselineVariant(_Variant):
     dynamic_batching: DynamicBatching
     versions: Annotated[dict[PositiveInt, BaselineVersion], Field(min_length=1)]
 
-    def max_model_lens(self) -> list[int]:
+    def max_model_lens(self) -> list[int | None]:
         """Longest context of each version, in tokens."""
         return [version.max_model_len for version in self.versions.values()]
 
@@ -81,10 +81,10 @@ class VllmVariant(_Variant):
     versions: Annotated[dict[PositiveInt, dict[str, JsonValue]], Field(min_length=1)]
     golden_interval: GoldenInterval | None = None
 
-    def max_model_lens(self) -> list[int]:
-        """Longest context of each version that names one, in tokens."""
+    def max_model_lens(self) -> list[int | None]:
+        """Longest context of each version, in tokens; None where vLLM takes the model's own."""
         lengths = [arguments.get("max_model_len") for arguments in self.versions.values()]
-        return [length for length in lengths if isinstance(length, int)]
+        return [length if isinstance(length, int) else None for length in lengths]
 
 
 Variant = Annotated[BaselineVariant | VllmVariant, Field(discriminator="kind")]
