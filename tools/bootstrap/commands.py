@@ -1,0 +1,38 @@
+"""The commands of `./ladder`: one line each, which module registers it, and what must be prepared before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Needs = Literal["nothing", "tools", "usable tools", "everything"]
+
+
+@dataclass(frozen=True)
+class Command:
+    """`module` has `register(app: typer.Typer) -> None`; None for commands that the bootstrap answers itself.
+
+    Needs: "tools" is the engine environment, "usable tools" takes one of an older lock file too (so that what runs can
+    be stopped after an update) and never builds, "everything" is both environments.
+    """
+
+    name: str
+    summary: str
+    needs: Needs
+    module: str | None
+
+
+COMMANDS: Final = (
+    Command("up", "Serve the ladder and ask one question on every rung.", "everything", "tools.cli.serve"),
+    Command("down", "Stop what `up` started.", "usable tools", "tools.cli.serve"),
+    Command("status", "Show what runs: models, versions, states, ports, processes.", "usable tools", "tools.cli.serve"),
+    Command("logs", "Show the server's log.", "usable tools", "tools.cli.serve"),
+    Command("chat", "Chat in the terminal with a rung.", "tools", "tools.cli.ask"),
+    Command("ask", "Ask one question.", "tools", "tools.cli.ask"),
+    Command("render", "Render the model repositories from a profile, or check them.", "tools", "tools.cli.render"),
+    Command("lint", "Check Triton model repositories, this one's or anybody's.", "tools", "tools.cli.lint"),
+    Command("bench", "Measure the backend, or what Triton costs.", "everything", "tools.cli.bench"),
+    Command("test", "Run linters, type checks and tests.", "everything", "tools.cli.test"),
+    Command("setup", "Prepare both environments now, without starting anything.", "everything", None),
+    Command("doctor", "Check this machine: GPU, CPU, memory, disk, ports, environments.", "nothing", None),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""`./ladder doctor`: is this machine fit to serve, and what to do where it is not. Needs no environment."""
