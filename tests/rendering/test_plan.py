@@ -109,6 +109,7 @@ def profiles(draw: st.DrawFn) -> Profile:
             },
             "artifacts": {"bf16": {"path": path}},
             "limits": draw(LIMITS),
+            "environment": draw(ENVIRONMENTS),
             "variants": draw(st.dictionaries(names, baselines(path) | vllms(path), min_size=1, max_size=3)),
         }
     )
@@ -137,7 +138,8 @@ def test_every_valid_profile_renders_to_what_it_says(profile: Profile) -> None:
             ast.parse(text)
     for name, variant in profile.enabled_variants.items():
         config = config_in(files, f"model_repository/{name}")
-        assert json.loads(config.parameters["ENGINE_ENVIRONMENT"].string_value or "{}") == variant.environment
+        environment = json.loads(config.parameters["ENGINE_ENVIRONMENT"].string_value or "{}")
+        assert environment == {**profile.environment, **variant.environment}
         limits = profile.limits_of(variant)
         assert parameter(config, "MAX_WAITING_REQUESTS") == str(limits.max_waiting_requests)
         assert parameter(config, "MAX_PROMPT_BYTES") == str(limits.max_prompt_bytes)
@@ -319,6 +321,12 @@ def test_ensembles_have_a_version_folder() -> None:
     files = rendered_files(load_profile())
     for name in ("chat_baseline", "chat_bf16"):
         assert any(path.parent == PurePosixPath("ensembles") / name / "1" for path in files)
+
+
+def test_the_tokenizer_gets_the_profiles_environment_and_prompt_limit() -> None:
+    config = config_in(rendered_files(load_profile()), "ensembles/chat_tokenizer")
+    assert json.loads(parameter(config, "ENGINE_ENVIRONMENT")) == {"HF_HUB_OFFLINE": "1"}
+    assert parameter(config, "MAX_PROMPT_BYTES") == str(load_profile().limits.max_prompt_bytes)
 
 
 def test_a_chat_template_of_ones_own_reaches_the_tokenizer() -> None:

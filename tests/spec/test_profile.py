@@ -176,6 +176,15 @@ def test_golden_interval_ascends() -> None:
     assert '"best_up_to" (16), "break_even_at" (64) and "worse_from" (64) must ascend' in refused(data)
 
 
+def test_a_variants_environment_goes_over_the_profiles() -> None:
+    data = raw()
+    data["environment"] = {"A": "profile", "B": "profile"}
+    data["variants"]["llm_bf16"]["environment"] = {"B": "variant"}
+    profile = Profile.model_validate(data)
+    assert profile.environment_of(profile.variants["llm_bf16"]) == {"A": "profile", "B": "variant"}
+    assert profile.environment_of(profile.variants["llm_baseline"]) == {"A": "profile", "B": "profile"}
+
+
 def test_environment_values_are_text() -> None:
     data = raw()
     data["variants"]["llm_bf16"]["environment"] = {"VLLM_CPU_KVCACHE_SPACE": 1}

@@ -63,7 +63,7 @@ def _targets(profile: Profile) -> Iterator[Target]:
 
 def _baseline(profile: Profile, name: str, variant: BaselineVariant) -> Iterator[Target]:
     folder = MODEL_REPOSITORY / name
-    parameters = _limit_parameters(profile.limits_of(variant)) | _environment_parameter(variant.environment)
+    parameters = _limit_parameters(profile.limits_of(variant)) | _environment_parameter(profile.environment_of(variant))
     yield Target(
         folder / "config.pbtxt",
         "llm_baseline/config.pbtxt.j2",
@@ -86,7 +86,7 @@ def _vllm(profile: Profile, name: str, variant: VllmVariant) -> Iterator[Target]
     parameters = {
         "REPORT_CUSTOM_METRICS": "true",
         **_limit_parameters(profile.limits_of(variant)),
-        **_environment_parameter(variant.environment),
+        **_environment_parameter(profile.environment_of(variant)),
     }
     yield Target(
         folder / "config.pbtxt",
@@ -118,7 +118,10 @@ def _tokenizer(profile: Profile) -> Iterator[Target]:
             "name": folder.name,
             "inputs": contract.TOKENIZER_INPUTS,
             "outputs": contract.TOKENIZER_OUTPUTS,
-            "parameters": {"MAX_PROMPT_BYTES": str(profile.limits.max_prompt_bytes)},
+            "parameters": {
+                "MAX_PROMPT_BYTES": str(profile.limits.max_prompt_bytes),
+                **_environment_parameter(profile.environment),
+            },
         },
     )
     yield from _python_version(folder / "1", arguments, "tools.backends.tokenizer.model")

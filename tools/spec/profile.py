@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from .base import SpecModel, failure
 from .engine_arguments import check_engine_arguments
+from .environment import Environment
 from .limits import Limits, Sla
 from .model import Artifacts, ServedModel, Target
 from .variants import BaselineVariant, Variant, VllmVariant
@@ -26,6 +27,7 @@ class Profile(SpecModel):
     artifacts: Artifacts
     limits: Limits
     sla: Sla = Sla()
+    environment: Environment = Field(default_factory=dict)
     variants: Annotated[dict[VariantName, Variant], Field(min_length=1)]
 
     @property
@@ -38,6 +40,10 @@ class Profile(SpecModel):
         """The longest context any enabled version accepts: more than that no engine would take, in tokens."""
         lengths = [length for variant in self.enabled_variants.values() for length in variant.max_model_lens()]
         return max(length or self.model.context_length for length in lengths)
+
+    def environment_of(self, variant: BaselineVariant | VllmVariant) -> dict[str, str]:
+        """What the variant's engines get: the profile's variables, and over them the variant's own."""
+        return {**self.environment, **variant.environment}
 
     def limits_of(self, variant: BaselineVariant | VllmVariant) -> Limits:
         """The variant's own limits, or the profile's."""

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, field_validator
+from pydantic import Field, JsonValue
 
-from .base import PositiveInt, RelativePath, SpecModel, failure
+from .base import PositiveInt, RelativePath, SpecModel
 from .batching import DynamicBatching
+from .environment import Environment
 from .limits import GoldenInterval, Limits
-
-# Set by the process that starts an engine; a profile that set them too would break the way down.
-RESERVED_ENVIRONMENT_PREFIX = "LADDER_"
-
-
-def _not_reserved(name: str) -> str:
-    if name.startswith(RESERVED_ENVIRONMENT_PREFIX):
-        raise failure(f'environment variable "{name}": names that start with "LADDER_" are set by ./ladder itself')
-    return name
-
-
-EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_not_reserved)]
 
 
 class _Variant(SpecModel):
-    """`environment` is added to the engine process's own; `limits` replaces the profile's for this variant.
+    """`environment` is added to the profile's; `limits` replaces the profile's for this variant.
 
     `load_versions` restricts what tritonserver loads, for a machine that cannot hold every version at once.
     """
 
     enabled: bool = True
     load_versions: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)] | None = None
-    environment: dict[EnvironmentName, str] = Field(default_factory=dict)
+    environment: Environment = Field(default_factory=dict)
     limits: Limits | None = None
-
-    @field_validator("environment", mode="before")
-    @classmethod
-    def _values_are_text(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            for name, value in data.items():
-                if not isinstance(value, str):
-                    raise failure(f'environment variable "{name}" is {value!r}: put quotes round it, values are text')
-        return data
 
 
 class BaselineVersion(SpecModel):
