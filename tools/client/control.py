@@ -116,7 +116,7 @@ class HttpControlPlane:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._client = httpx.Client(base_url=endpoint.url, trust_env=False, timeout=_TIMEOUT_S)
+        self._client = httpx.Client(base_url=endpoint.url, verify=endpoint.tls, trust_env=False, timeout=_TIMEOUT_S)
 
     def live(self) -> bool:
         """See `ControlPlane.live`."""

@@ -28,6 +28,11 @@ _HEADERS = {"content-type": "application/json"}
 _NO_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
 
 
+def _client_options(endpoint: Endpoint) -> dict[str, Any]:
+    # Without TLS no certificates are to be verified, and loading them would take longer than a local request.
+    return {"base_url": endpoint.url, "verify": endpoint.tls, "trust_env": False, "limits": _NO_LIMITS}
+
+
 class HttpTransport:
     """Blocking HTTP. Safe to share between threads.
 
@@ -36,7 +41,7 @@ class HttpTransport:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._client = httpx.Client(base_url=endpoint.url, trust_env=False, limits=_NO_LIMITS)
+        self._client = httpx.Client(**_client_options(endpoint))
 
     def stream(self, prepared: PreparedRequest) -> Generator[Chunk]:
         """See `Transport.stream`."""
@@ -77,7 +82,7 @@ class AsyncHttpTransport:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._client = httpx.AsyncClient(base_url=endpoint.url, trust_env=False, limits=_NO_LIMITS)
+        self._client = httpx.AsyncClient(**_client_options(endpoint))
 
     async def stream(self, prepared: PreparedRequest) -> AsyncGenerator[Chunk]:
         """See `Transport.stream`."""

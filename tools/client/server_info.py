@@ -218,6 +218,6 @@ def _not_ready(states: Sequence[ModelState]) -> str:
     described = []
     for state in states:
         reason = state.reason.strip().partition("\n")[0]
-        which = "no version" if state.version is None else f"version {state.version}"
-        described.append(f"{which} is {state.state or 'not loaded'}{f' ({reason})' if reason else ''}")
+        what = "it was never loaded" if state.version is None else f"version {state.version} is {state.state}"
+        described.append(f"{what} ({reason})" if reason else what)
     return f"not ready: {'; '.join(described)}. See `./ladder status` and `./ladder logs`"
