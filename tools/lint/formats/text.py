@@ -1,0 +1,31 @@
+"""The report for people and for editors that follow `path:line:column`."""
+
+from __future__ import annotations
+
+from tools.lint.findings import Finding, LintReport, Severity
+
+
+def to_text(report: LintReport) -> str:
+    """Two lines a finding, and a summary at the end."""
+    lines = [line for finding in report.findings for line in _finding_lines(finding)]
+    return "\n".join([*lines, summary(report), ""])
+
+
+def _finding_lines(finding: Finding) -> tuple[str, str]:
+    return (
+        f"{finding.place}: {finding.severity} {finding.rule_id} ({finding.slug}): {finding.message}",
+        f"    fix: {finding.fix}",
+    )
+
+
+def summary(report: LintReport) -> str:
+    """What was looked at and what came of it, in one line."""
+    looked_at = _counted(report.models, "model")
+    if report.manifests:
+        looked_at += f" and {_counted(report.manifests, 'manifest')}"
+    counts = [_counted(report.count(severity), severity.value) for severity in Severity if report.count(severity)]
+    return f"{looked_at}: {', '.join(counts) or 'nothing to report'}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
