@@ -112,6 +112,24 @@ def test_check_names_a_stray_file(profile: Profile, rendered: Path, content: byt
     assert (rendered / stray).exists()
 
 
+def test_an_empty_folder_is_stray_because_tritonserver_would_try_to_load_it(profile: Profile, rendered: Path) -> None:
+    (rendered / "model_repository" / "llm_bf16" / "2").mkdir()
+    (diff,) = check(profile, rendered)
+    assert diff.startswith("Only on disk: model_repository/llm_bf16/2: ")
+    remove(render(profile, rendered).stray, rendered)
+    assert check(profile, rendered) == []
+
+
+def test_a_link_is_stray_and_what_it_points_at_is_left_alone(profile: Profile, rendered: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("", encoding="utf-8")
+    (rendered / "ensembles" / "link").symlink_to(outside)
+    remove(render(profile, rendered).stray, rendered)
+    assert (outside / "kept").exists()
+    assert check(profile, rendered) == []
+
+
 def test_files_beside_the_repositories_are_no_business_of_the_check(profile: Profile, rendered: Path) -> None:
     (rendered / "README.md").write_text("mine", encoding="utf-8")
     assert check(profile, rendered) == []

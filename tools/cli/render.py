@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, NoReturn
 
 import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
-from tools.rendering.files import RenderError, RenderReport, check, remove, render
+from tools.lint import LintInputError
+from tools.lint.formats.text import to_text
+from tools.rendering.files import RenderError, RenderReport, check
 from tools.rendering.plan import REPOSITORIES
+from tools.rendering.publishing import publish
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
 from tools.spec.profile import Profile
 
-_STALE = 1
-_USAGE = 2
+_FAILED: Final = 1
+_USAGE: Final = 2
 
 
 def register(app: typer.Typer) -> None:
@@ -25,10 +29,10 @@ def register(app: typer.Typer) -> None:
 
 def render_command(
     profile: Annotated[
-        str, typer.Option(help="Name of a shipped profile, or path of a YAML file.", show_default=True)
+        str, typer.Option(metavar="PROFILE", help="Name of a shipped profile, or path of a YAML file.")
     ] = DEFAULT_PROFILE,
     out: Annotated[
-        Path, typer.Option(help="Folder that gets model_repository/ and ensembles/.", file_okay=False)
+        Path, typer.Option(metavar="DIR", help="Folder that gets model_repository/ and ensembles/.", file_okay=False)
     ] = Path(),
     only_check: Annotated[
         bool, typer.Option("--check", help="Write nothing; print a diff and exit with 1 if a file is stale.")
@@ -37,59 +41,66 @@ def render_command(
         bool, typer.Option("--prune", help="Delete files in the two repositories that the profile does not render.")
     ] = False,
 ) -> None:
-    """Write every config.pbtxt and model.json from the profile, and lint the result."""
+    """Write every config.pbtxt and model.json from a profile, and lint the result."""
     console = Console(stderr=True)
     if only_check and prune:
-        _stop(console, "--check writes nothing and --prune deletes: give one of them")
+        _refuse(console, "--check writes nothing and --prune deletes: give one of them")
     try:
         loaded = load_profile(profile)
-    except ProfileError as error:
-        _stop(console, str(error))
-    try:
         if only_check:
-            _check(loaded, out, console)
+            _check(loaded, out, console, again=_command(profile, out))
         else:
             _render(loaded, out, console, prune=prune)
-    except (RenderError, OSError) as error:
-        _stop(console, str(error))
+    except (ProfileError, RenderError, LintInputError, OSError) as error:
+        _refuse(console, str(error))
 
 
-def _check(profile: Profile, root: Path, console: Console) -> None:
+def _check(profile: Profile, root: Path, console: Console, *, again: str) -> None:
     diffs = check(profile, root)
     if not diffs:
-        console.print(f'The rendered files match the profile "{profile.name}".', highlight=False)
+        _say(console, f'The rendered files match the profile "{profile.name}".')
         return
     output = Console()
     for diff in diffs:
-        output.print(Syntax(diff, "diff", background_color="default", word_wrap=True))
-    console.print(
-        f'{len(diffs)} file(s) differ from the profile "{profile.name}": run ./ladder render --profile {profile.name}',
-        style="red",
-        highlight=False,
-    )
-    raise typer.Exit(_STALE)
+        if output.is_terminal:
+            output.print(Syntax(diff, "diff", background_color="default", word_wrap=True))
+        else:
+            typer.echo(diff, nl=False)
+    _say(console, f'Files that differ from the profile "{profile.name}": {len(diffs)}. Run {again}', "red")
+    raise typer.Exit(_FAILED)
 
 
 def _render(profile: Profile, out: Path, console: Console, *, prune: bool) -> None:
-    report = render(profile, out)
-    if prune:
-        remove(report.stray, out)
-    _print_report(report, profile, console, pruned=prune)
+    publication = publish(profile, out, prune=prune)
+    _print_rendering(publication.rendering, profile, console, pruned=prune)
+    typer.echo(to_text(publication.lint), nl=False, err=True)
+    if publication.lint.failed:
+        raise typer.Exit(_FAILED)
 
 
-def _print_report(report: RenderReport, profile: Profile, console: Console, *, pruned: bool) -> None:
+def _print_rendering(report: RenderReport, profile: Profile, console: Console, *, pruned: bool) -> None:
     for path in report.written:
-        console.print(f"wrote {path}", highlight=False)
+        _say(console, f"wrote {path}")
     for path in report.stray:
-        word = "deleted" if pruned else "not from this profile, left alone (--prune deletes it):"
-        console.print(f"{word} {path}", style="yellow", highlight=False)
-    console.print(
-        f'Profile "{profile.name}": {len(report.written)} file(s) written, {len(report.unchanged)} unchanged in '
-        f"{', '.join(str(repository) for repository in REPOSITORIES)}.",
-        highlight=False,
-    )
+        _say(console, f"deleted {path}" if pruned else f"left alone, not of this profile: {path} (--prune deletes it)")
+    where = " and ".join(str(repository) for repository in REPOSITORIES)
+    counts = f"{len(report.written)} files written, {len(report.unchanged)} unchanged"
+    _say(console, f'Profile "{profile.name}" in {where}: {counts}.')
 
 
-def _stop(console: Console, message: str) -> None:
-    console.print(message, style="red", highlight=False, markup=False)
+def _command(profile: str, out: Path) -> str:
+    words = ["./ladder", "render"]
+    if profile != DEFAULT_PROFILE:
+        words += ["--profile", profile]
+    if out != Path():
+        words += ["--out", str(out)]
+    return shlex.join(words)
+
+
+def _say(console: Console, text: str, style: str | None = None) -> None:
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def _refuse(console: Console, message: str) -> NoReturn:
+    _say(console, message, "red")
     raise typer.Exit(_USAGE)

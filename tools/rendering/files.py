@@ -20,7 +20,7 @@ class RenderError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class RenderReport:
-    """What a rendering did. Paths are relative to the root; `stray` files were found and left alone."""
+    """What a rendering did. Paths are relative to the root; `stray` ones were found and left alone."""
 
     written: tuple[PurePosixPath, ...]
     unchanged: tuple[PurePosixPath, ...]
@@ -42,27 +42,35 @@ def render(profile: Profile, out_dir: Path) -> RenderReport:
         else:
             _write_whole(destination, text)
             written.append(path)
-    return RenderReport(tuple(written), tuple(unchanged), tuple(_stray_files(out_dir, files)))
+    return RenderReport(tuple(written), tuple(unchanged), tuple(_strays(out_dir, files)))
 
 
 def check(profile: Profile, root: Path) -> list[str]:
     """Unified diffs, one a file, from what lies under `root` to what the profile renders to; empty when it is fresh.
 
-    Files in the rendered repositories that the profile does not give count as stale as well.
+    What lies in the rendered repositories and is not the profile's makes them stale as well.
     """
     files = rendered_files(profile)
-    stale = dict.fromkeys(_stray_files(root, files), "") | files
-    diffs = (_diff(path, _current_text(root / path), text, stray=path not in files) for path, text in stale.items())
-    return [diff for diff in diffs if diff]
+    changed = [(path, _current_text(root / path), text) for path, text in files.items()]
+    return [
+        *(_diff(path, current, text) for path, current, text in changed if current != text),
+        *(
+            f"Only on disk: {path}: the profile does not render it; delete it, or keep it in a repository of its own\n"
+            for path in _strays(root, files)
+        ),
+    ]
 
 
 def remove(paths: tuple[PurePosixPath, ...], out_dir: Path) -> None:
-    """Delete these files under `out_dir`, and the folders that are empty then."""
+    """Delete these files and empty folders under `out_dir`, and the folders that are empty then."""
     for path in paths:
-        file = out_dir / path
-        file.unlink()
-        for folder in list(path.parents)[: -1 - len(REPOSITORIES[0].parts)]:
-            if any((out_dir / folder).iterdir()):
+        stray = out_dir / path
+        if stray.is_dir() and not stray.is_symlink():
+            stray.rmdir()
+        else:
+            stray.unlink()
+        for folder in path.parents:
+            if folder in (*REPOSITORIES, PurePosixPath()) or any((out_dir / folder).iterdir()):
                 break
             (out_dir / folder).rmdir()
 
@@ -75,13 +83,16 @@ def _current_text(file: Path) -> str | None:
         return None
 
 
-def _stray_files(root: Path, files: Mapping[PurePosixPath, str]) -> list[PurePosixPath]:
-    """Files under the rendered repositories that are not among `files`, sorted."""
+def _strays(root: Path, files: Mapping[PurePosixPath, str]) -> list[PurePosixPath]:
+    """What lies under the rendered repositories and is not among `files`, sorted.
+
+    Empty folders count: tritonserver takes one for a model or a version, and fails to load it.
+    """
     found = (
-        PurePosixPath(file.relative_to(root).as_posix())
+        PurePosixPath(path.relative_to(root).as_posix())
         for repository in REPOSITORIES
-        for file in (root / repository).rglob("*")
-        if not file.is_dir() or file.is_symlink()
+        for path in (root / repository).rglob("*")
+        if path.is_symlink() or not path.is_dir() or not any(path.iterdir())
     )
     return sorted(path for path in found if path not in files)
 
@@ -104,13 +115,7 @@ def _write_whole(destination: Path, text: str) -> None:
         raise
 
 
-def _diff(path: PurePosixPath, current: str | None, expected: str, *, stray: bool) -> str:
-    if stray:
-        return (
-            f"Only on disk: {path}: the profile does not render it; delete it, or keep it in a repository of its own\n"
-        )
-    if current == expected:
-        return ""
+def _diff(path: PurePosixPath, current: str | None, expected: str) -> str:
     lines = difflib.unified_diff(
         (current or "").splitlines(keepends=True),
         expected.splitlines(keepends=True),
