@@ -1,6 +1,7 @@
 """`./ladder ask` and `./ladder chat`."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,9 +9,13 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from tools.bootstrap.layout import Layout
 from tools.cli.connection import PortBaseOption, ProtocolOption, UrlOption, endpoint_from
 from tools.client.address import Endpoint
 from tools.client.answers_table import answers_table, shortened, summary
+from tools.client.chat.commands import HELP
+from tools.client.chat.loop import Chat, ChatSettings
+from tools.client.chat.terminal import StandardTerminal, line_editing
 from tools.client.choice import default_target
 from tools.client.client import Client
 from tools.client.errors import ClientError
@@ -52,6 +57,7 @@ DeadlineOption = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands `ask` and `chat`."""
     app.command("ask")(ask_command)
+    app.command("chat")(chat_command)
 
 
 def ask_command(
@@ -94,6 +100,50 @@ def ask_command(
             whole = _print_answer(client, target, asked)
     if not whole:
         raise typer.Exit(_FAILED)
+
+
+def chat_command(
+    model: ModelOption = None,
+    system: SystemOption = None,
+    max_tokens: MaxTokensOption = 256,
+    temperature: TemperatureOption = 0.2,
+    top_p: TopPOption = 0.9,
+    stop: StopOption = None,
+    seed: SeedOption = None,
+    deadline: DeadlineOption = 120.0,
+    url: UrlOption = None,
+    port_base: PortBaseOption = None,
+    protocol: ProtocolOption = None,
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", dir_okay=False, help="Keeps the lines you type.  [default: .ladder/chat_history]"),
+    ] = None,
+) -> None:
+    """Chat with a model; /help lists the commands. Ctrl-C while an answer streams cancels that answer only.
+
+    With a pipe for stdin every line is a turn, only answers go to stdout, and the exit code is 1 if one failed.
+    """
+    endpoint = endpoint_from(url, port_base, protocol)
+    target = parse_target(model)
+    sampling = sampling_parameters(
+        max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=stop or (), seed=seed
+    )
+    terminal = StandardTerminal()
+    with Client(endpoint) as client:
+        try:
+            target = target or default_target(client.server)
+            client.server.contract(target)
+        except ClientError as error:
+            terminal.error(str(error))
+            raise typer.Exit(_FAILED) from error
+        chat = Chat(client, terminal, ChatSettings(target, system, sampling, deadline))
+        if not terminal.interactive:
+            if not chat.run():
+                raise typer.Exit(_FAILED)
+            return
+        terminal.notice(f"{target} at {endpoint.url}; /help lists the commands, Ctrl-D leaves")
+        with line_editing(history or Layout.of_this_checkout().private / "chat_history", sorted(HELP)):
+            chat.run()
 
 
 def parse_target(model: str | None) -> Target | None:
