@@ -23,16 +23,16 @@ class Command:
 
 
 COMMANDS: Final = (
-    Command("up", "Serve the ladder and ask one question on every rung.", "everything", "tools.cli.serve"),
-    Command("down", "Stop what `up` started.", "usable tools", "tools.cli.serve"),
-    Command("status", "Show what runs: models, versions, states, ports, processes.", "usable tools", "tools.cli.serve"),
-    Command("logs", "Show the server's log.", "usable tools", "tools.cli.serve"),
+    Command("up", "Serve the ladder and ask one question on every rung.", "everything", "tools.cli.up"),
+    Command("down", "Stop what `up` started.", "usable tools", "tools.cli.instances"),
+    Command("status", "Show what runs: models, ports, processes.", "usable tools", "tools.cli.instances"),
+    Command("logs", "Show the server's log.", "usable tools", "tools.cli.instances"),
     Command("chat", "Chat in the terminal with a rung.", "tools", "tools.cli.ask"),
     Command("ask", "Ask one question.", "tools", "tools.cli.ask"),
     Command("render", "Render the model repositories from a profile, or check them.", "tools", "tools.cli.render"),
     Command("lint", "Check Triton model repositories, this one's or anybody's.", "tools", "tools.cli.lint"),
     Command("bench", "Measure the backend, or what Triton costs.", "everything", "tools.cli.bench"),
-    Command("test", "Run linters, type checks and tests.", "everything", "tools.cli.test"),
+    Command("test", "Run linters, type checks and tests.", "everything", "tools.cli.checks"),
     Command("setup", "Prepare both environments now, without starting anything.", "everything", None),
     Command("doctor", "Check this machine: GPU, CPU, memory, disk, ports, environments.", "nothing", None),
 )  # fmt: skip

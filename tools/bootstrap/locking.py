@@ -27,6 +27,18 @@ def exclusive(path: Path, on_wait: Callable[[str], None]) -> Iterator[int]:
         os.close(descriptor)
 
 
+def try_lock(path: Path) -> int | None:
+    """Locks `path` for as long as the returned descriptor stays open; None when another process holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
 def is_held(path: Path) -> bool:
     """True when some process holds `path` locked."""
     try:

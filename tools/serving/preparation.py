@@ -1,0 +1,58 @@
+"""What stands before a start: the profile's artifacts, its rendered repositories, and their lint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.artifacts.provision import provide
+from tools.bootstrap.layout import Layout
+from tools.lint.findings import LintReport
+from tools.lint.linter import lint_repositories
+from tools.rendering.files import RenderReport, render
+from tools.rendering.plan import REPOSITORIES
+from tools.spec.loading import DEFAULT_PROFILE
+from tools.spec.profile import Profile
+from tools.spec.variants import BaselineVariant
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Repositories that are ready to be served, and how they came to be."""
+
+    repositories: tuple[Path, ...]
+    rendered: RenderReport
+    lint: LintReport
+
+
+def prepare(profile: Profile, layout: Layout, report: Callable[[str], None]) -> Prepared:
+    """Makes artifacts, renders, lints; `report` gets each step. Raises ArtifactError and RenderError."""
+    for path in needed_artifacts(profile):
+        report(path)
+        provide(layout.home / path, profile.model.display_name, layout, lambda phase: report(f"making it: {phase}"))
+    report("rendering the repositories")
+    root = rendering_root(profile, layout)
+    rendered = render(profile, root)
+    report("linting them")
+    repositories = tuple(root / repository for repository in REPOSITORIES)
+    return Prepared(repositories, rendered, lint_repositories(repositories))
+
+
+def rendering_root(profile: Profile, layout: Layout) -> Path:
+    """The checkout itself for the profile whose files are committed, a private folder for any other."""
+    return layout.home if profile.name == DEFAULT_PROFILE else layout.private / "rendered" / profile.name
+
+
+def needed_artifacts(profile: Profile) -> list[str]:
+    """Paths of the artifacts that enabled variants use; the tokenizer uses the bf16 one."""
+    paths = {profile.artifacts.bf16.path: None}
+    for variant in profile.enabled_variants.values():
+        if isinstance(variant, BaselineVariant):
+            paths |= {version.model: None for version in variant.versions.values()}
+            continue
+        for arguments in variant.versions.values():
+            speculative = arguments.get("speculative_config")
+            draft = speculative.get("model") if isinstance(speculative, dict) else None
+            paths |= {path: None for path in (arguments.get("model"), draft) if isinstance(path, str)}
+    return list(paths)
