@@ -23,9 +23,14 @@ class Dataflow:
     order: tuple[int, ...]
     """Steps in an order in which they can run; those that never can are left out."""
 
+    @property
+    def missing(self) -> frozenset[str]:
+        """Tensors that are read but come from nowhere."""
+        return frozenset(name for name in self.readers if name not in self.writers and name not in self.ready)
 
-def trace(config: ModelConfig, ensemble: Ensemble) -> Dataflow:
-    """Lets the request's tensors flow through the steps until nothing more becomes ready."""
+
+def trace(config: ModelConfig, ensemble: Ensemble, given: frozenset[str] = frozenset()) -> Dataflow:
+    """Lets the request's tensors, and those `given` beside them, flow until no more steps can run."""
     writers: dict[str, list[int]] = defaultdict(list)
     readers: dict[str, list[int]] = defaultdict(list)
     for index, step in enumerate(ensemble.steps):
@@ -33,7 +38,7 @@ def trace(config: ModelConfig, ensemble: Ensemble) -> Dataflow:
             writers[tensor].append(index)
         for tensor in step.input_map.values():
             readers[tensor].append(index)
-    ready = {tensor.name for tensor in config.inputs}
+    ready = {tensor.name for tensor in config.inputs} | given
     order: list[int] = []
     progress = True
     while progress:

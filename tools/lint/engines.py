@@ -99,14 +99,15 @@ class Engine:
     @property
     def gpu_memory_utilization(self) -> float:
         value = self.arguments.get("gpu_memory_utilization", DEFAULT_GPU_MEMORY_UTILIZATION)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if is_number else DEFAULT_GPU_MEMORY_UTILIZATION
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return DEFAULT_GPU_MEMORY_UTILIZATION
+        return float(max(-1e9, min(value, 1e9)))  # JSON's numbers have no bounds, floats do
 
     @property
     def speculation(self) -> Speculation | None:
         settings = self.arguments.get("speculative_config")
         if not isinstance(settings, dict):
-            flat = {key.lstrip("-").replace("-", "_"): value for key, value in self.arguments.items()}
+            flat = {plain_name(key): value for key, value in self.arguments.items()}
             renamed = {**FLAT_SPECULATIVE_KEYS, **_SHORT_SPECULATIVE_KEYS}
             settings = {new: flat[old] for old, new in renamed.items() if new and old in flat}
         if not settings:
@@ -121,6 +122,11 @@ class Engine:
             settings,
             artifact,
         )
+
+
+def plain_name(key: str) -> str:
+    """The Python name of a command line flag ('--max-model-len'); other names as they are."""
+    return key.lstrip("-").replace("-", "_")
 
 
 def _method_by_name(draft: str, artifact: Artifact | None) -> str:

@@ -113,11 +113,20 @@ def _plain(node: yaml.Node | None, path: KeyPath, positions: dict[KeyPath, tuple
         return None
     if len(positions) > _MOST_NODES:
         raise _TooLargeError("it holds more values than any manifest needs (a YAML alias used over and over?)")
-    positions[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
+    positions.setdefault(path, _position(node))
     match node:
         case yaml.MappingNode():
-            return {str(key.value): _plain(value, (*path, str(key.value)), positions) for key, value in node.value}
+            mapping: dict[str, Any] = {}
+            for key, value in node.value:
+                name = str(key.value)
+                positions[(*path, name)] = _position(key)
+                mapping[name] = _plain(value, (*path, name), positions)
+            return mapping
         case yaml.SequenceNode():
             return [_plain(entry, (*path, index), positions) for index, entry in enumerate(node.value)]
         case _:
             return str(node.value)
+
+
+def _position(node: yaml.Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1

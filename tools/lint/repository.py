@@ -19,7 +19,7 @@ from tools.lint.schema import ModelConfig, Tensor, VersionPolicy
 from tools.lint.vllm_arguments import EngineArguments
 
 _MOST_BYTES = 4 * 2**20
-_NOT_VERSIONS = {"warmup", "initial_state", "configs"}
+_NOT_VERSIONS = {"warmup", "initial_state", "configs", "config.pbtxt"}
 """Folders beside the versions that have a meaning of their own to the server."""
 
 
@@ -289,7 +289,8 @@ def _find_artifacts(document: JsonDocument | None, roots: Sequence[Path]) -> Map
         return {}
     speculative = arguments.get("speculative_config")
     draft = speculative.get("model") if isinstance(speculative, dict) else None
-    names = [draft, *(arguments.get(key) for key in ("model", "tokenizer", "speculative_model", "spec_model"))]
+    keys = {"model", "tokenizer", "speculative_model", "speculative-model", "spec_model"}
+    names = [draft, *(value for key, value in arguments.items() if key.lstrip("-") in keys)]
     found = {name: find_artifact(name, roots) for name in names if isinstance(name, str)}
     return {name: artifact for name, artifact in found.items() if artifact is not None}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,7 @@ def judge_scalar(token: Token, schema: Any) -> Judgement:
     if token.kind is TokenKind.PLACEHOLDER:
         return Judgement(None, placeholder_problem(token))
     if token.kind is TokenKind.OPEN_STRING:
-        message = f"the quote of {token.text[:40]} is not closed on its line"
+        message = f"the quote of '{token.text[:40]}' is not closed on its line"
         return Judgement(None, SyntaxProblem(Mistake.OTHER, message, "Close the quote.", token.line, token.column))
     if schema.enum_type is not None:
         return _judge_enum(token, schema)
@@ -93,7 +94,8 @@ def _judge_flag(token: Token, schema: Any) -> Judgement:
 
 
 def _judge_number(token: Token, schema: Any, wanted: str, *, is_whole: bool) -> Judgement:
-    if token.kind is TokenKind.NUMBER and (not is_whole or _is_whole(token.text)):
+    is_special = not is_whole and token.text.lstrip("-").lower() in {"inf", "infinity", "nan"}
+    if is_special or (token.kind is TokenKind.NUMBER and (not is_whole or _is_whole(token.text))):
         return Judgement(token.text)
     inner = token.text.strip("\"'")
     return Judgement(inner if _is_whole(inner) else None, type_problem(token, schema, wanted))
@@ -125,4 +127,4 @@ def _nearest_enum(written: str, names: Sequence[str]) -> str | None:
 
 
 def _is_whole(text: str) -> bool:
-    return text.isascii() and text.lstrip("-").isdecimal()
+    return re.fullmatch(r"-?(?:0[xX][0-9a-fA-F]+|[0-9]+)", text) is not None

@@ -136,7 +136,8 @@ class _Parser:
             message = f"'{shown}' is no comment in protobuf text format"
             self.report(Mistake.SLASH_COMMENT, token, message, "Start comments with '#'.")
         elif token.kind is TokenKind.STRING and self.current.is_punctuation(":{"):
-            self.report(Mistake.JSON, token, f"field name {shown}{where} is quoted, as in JSON", _MAP_FIX)
+            message = f"field name '{token.text[1:-1][:40]}'{where} is quoted, as in JSON"
+            self.report(Mistake.JSON, token, message, _MAP_FIX)
             self.skip_value()
         else:
             message = f"unexpected '{shown}'{where}, where a field name belongs"

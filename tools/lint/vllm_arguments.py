@@ -57,9 +57,11 @@ def _fields(name: str, classes: Mapping[str, ast.ClassDef], visited: frozenset[s
             fields |= _fields(base.id, classes, visited | {name})
     for statement in definition.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            annotation = ast.unparse(statement.annotation)
-            if "ClassVar" not in annotation:
-                fields[statement.target.id] = annotation
+            annotation = statement.annotation
+            quoted = annotation.value if isinstance(annotation, ast.Constant) else None
+            text = quoted if isinstance(quoted, str) else ast.unparse(annotation)
+            if "ClassVar" not in text:
+                fields[statement.target.id] = text
     return fields
 
 

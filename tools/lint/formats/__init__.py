@@ -25,5 +25,5 @@ _WRITERS: dict[Format, Callable[[LintReport], str]] = {
 
 
 def write_report(report: LintReport, output: Format) -> str:
-    """The report as text that ends in a line break."""
-    return _WRITERS[output](report)
+    """The report as text that ends in a line break and can be written as UTF-8, whatever bytes a file's name has."""
+    return _WRITERS[output](report).encode("utf-8", "backslashreplace").decode("utf-8")

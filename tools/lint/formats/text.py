@@ -12,10 +12,13 @@ def to_text(report: LintReport) -> str:
 
 
 def _finding_lines(finding: Finding) -> tuple[str, str]:
-    return (
-        f"{finding.place}: {finding.severity} {finding.rule_id} ({finding.slug}): {finding.message}",
-        f"    fix: {finding.fix}",
-    )
+    head = f"{finding.place}: {finding.severity} {finding.rule_id} ({finding.slug})"
+    return _printable(f"{head}: {finding.message}"), _printable(f"    fix: {finding.fix}")
+
+
+def _printable(line: str) -> str:
+    """Line breaks and control characters out of files and names are shown, not sent to the terminal."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in line)
 
 
 def summary(report: LintReport) -> str:

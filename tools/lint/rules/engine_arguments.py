@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tools.lint.engines import FLAT_SPECULATIVE_KEYS, Engine
+from tools.lint.engines import FLAT_SPECULATIVE_KEYS, Engine, plain_name
 from tools.lint.findings import Place, Severity
 from tools.lint.mistakes import nearest
 from tools.lint.registry import Problem, Scope, rule
@@ -73,17 +73,12 @@ def unknown_engine_argument(engine: Engine, workspace: Workspace) -> Iterator[Pr
     if installed is None:
         return
     for key in engine.arguments:
-        plain = _plain_name(key)
+        plain = plain_name(key)
         if plain in installed.engine or plain in FLAT_SPECULATIVE_KEYS:
             continue
         near = nearest(plain, list(installed.engine))
         message = f"'{key}' is no engine argument of vLLM {installed.version}"
         yield Problem(message, engine.at(key), f"Did you mean '{near}'?" if near else None)
-
-
-def _plain_name(key: str) -> str:
-    """The Python name of a command line flag; other names as they are."""
-    return key.lstrip("-").replace("-", "_")
 
 
 @rule(
@@ -97,9 +92,7 @@ def _plain_name(key: str) -> str:
 def flat_speculative_arguments(engine: Engine, workspace: Workspace) -> Iterator[Problem]:
     accepted = workspace.engine_arguments.engine if workspace.engine_arguments is not None else {}
     flat = [
-        key
-        for key in engine.arguments
-        if _plain_name(key) in FLAT_SPECULATIVE_KEYS and _plain_name(key) not in accepted
+        key for key in engine.arguments if plain_name(key) in FLAT_SPECULATIVE_KEYS and plain_name(key) not in accepted
     ]
     speculation = engine.speculation
     if not flat:
@@ -314,6 +307,6 @@ def batched_tokens_below_sequences(engine: Engine, _: Workspace) -> Iterator[Pro
 def command_line_flag(engine: Engine, workspace: Workspace) -> Iterator[Problem]:
     installed = workspace.engine_arguments
     for key in engine.arguments:
-        plain = _plain_name(key)
+        plain = plain_name(key)
         if key != plain and (installed is None or plain in installed.engine):
             yield Problem(f"'{key}' of {engine.label} is a command line flag", engine.at(key), f"Write '{plain}'.")

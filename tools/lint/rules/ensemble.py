@@ -115,14 +115,18 @@ def ensemble_tensor_unwritten(model: Model, _: Workspace) -> Iterator[Problem]:
             yield Problem(
                 f"output '{output.name}' of ensemble '{model.name}' is written by no step", model.at("output", index)
             )
-    for name, readers in flow.readers.items():
-        place = model.at("ensemble_scheduling", 0, "step", readers[0], "input_map")
-        if name not in flow.writers and name not in inputs:
-            step = config.ensemble.steps[readers[0]]
-            message = f"step '{step.model_name}' of ensemble '{model.name}' reads tensor '{name}', which nothing writes"
-            yield Problem(message, place)
-        elif name not in flow.ready and set(flow.writers[name]) & set(readers):
-            yield Problem(f"tensor '{name}' of ensemble '{model.name}' depends on itself", place)
+    for name in sorted(flow.missing):
+        reader = flow.readers[name][0]
+        what = f"step '{config.ensemble.steps[reader].model_name}' of ensemble '{model.name}'"
+        place = model.at("ensemble_scheduling", 0, "step", reader, "input_map")
+        yield Problem(f"{what} reads tensor '{name}', which nothing writes", place)
+    runnable = trace(config, config.ensemble, flow.missing).order
+    stuck = [index for index in range(len(config.ensemble.steps)) if index not in runnable]
+    if stuck:
+        names = ", ".join(f"'{config.ensemble.steps[index].model_name}'" for index in stuck)
+        what = f"steps {names} of ensemble '{model.name}' wait for each other's tensors"
+        message = what if len(stuck) > 1 else f"step {names} of ensemble '{model.name}' waits for its own output"
+        yield Problem(message, model.at("ensemble_scheduling", 0, "step", stuck[0], "input_map"))
 
 
 @rule(

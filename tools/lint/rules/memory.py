@@ -11,6 +11,9 @@ from tools.lint.findings import Severity
 from tools.lint.registry import Problem, Scope, rule
 from tools.lint.repository import Model, Workspace
 
+_MOST = 1024
+"""GPUs of one engine, and instances of one group, that are counted: a slip of the pen must not take for ever."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Share:
@@ -64,11 +67,11 @@ def _shares(model: Model) -> Iterator[tuple[int, _Share]]:
 def _gpus(model: Model, engine: Engine) -> Iterator[int]:
     """The GPUs each instance takes, one entry per instance and GPU; without 'gpus' from the first visible one on."""
     groups = model.config.instance_groups
-    spanned = range(engine.gpus_per_instance)
+    spanned = range(min(engine.gpus_per_instance, _MOST))
     if not groups:
         yield from spanned
     for group in groups:
         if group.kind == "KIND_CPU":
             continue
-        for _ in range(group.instances_per_device):
+        for _ in range(min(group.instances_per_device, _MOST)):
             yield from group.gpus or spanned

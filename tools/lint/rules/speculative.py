@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from tools.lint.engines import Engine
+from tools.lint.engines import Engine, plain_name
 from tools.lint.findings import Severity
 from tools.lint.mistakes import nearest
 from tools.lint.registry import Problem, Scope, rule
@@ -45,9 +45,8 @@ def _sizes(engine: Engine, key: str) -> tuple[int, int] | None:
 def _draft_place_keys(engine: Engine) -> tuple[str, ...]:
     if isinstance(engine.arguments.get("speculative_config"), dict):
         return ("speculative_config", "model")
-    return (
-        next((key for key in ("speculative_model", "spec_model") if key in engine.arguments), "speculative_config"),
-    )
+    names = {"speculative_model", "spec_model"}
+    return (next((key for key in engine.arguments if plain_name(key) in names), "speculative_config"),)
 
 
 def _billions(name: str) -> float | None:

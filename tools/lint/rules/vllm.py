@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tools.lint.backends import VLLM_CONTRACT
-from tools.lint.engines import engines_of
+from tools.lint.engines import engines_of, plain_name
 from tools.lint.findings import Severity
 from tools.lint.registry import Problem, Scope, rule
 from tools.lint.repository import Model, Workspace
@@ -146,7 +146,7 @@ def vllm_argument_in_parameters(model: Model, workspace: Workspace) -> Iterator[
     installed = workspace.engine_arguments
     known = _USUAL_ARGUMENTS | (frozenset(installed.engine) if installed is not None else frozenset())
     for key, value in model.config.parameters.items() if model.is_vllm else ():
-        if key.lstrip("-").replace("-", "_") in known:
+        if plain_name(key) in known:
             message = (
                 f"parameter '{key}' (\"{value}\") of '{model.name}' is an engine argument, not read from config.pbtxt"
             )
