@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.wire.launch import AdapterName
+
 from .supervisor import Place
 
 # tools/backends/model_config.py: three levels up is the folder that holds the package `tools`.
@@ -54,6 +56,10 @@ class ModelConfig:
             arguments=_read_arguments(directory / "model.json"),
             siblings=tuple(sorted(set(versions) - {args["model_version"]})),
         )
+
+    def adapter(self, own: AdapterName) -> AdapterName:
+        """The backend's own adapter, or the mock that tests and benches name with ENGINE_ADAPTER in config.pbtxt."""
+        return "mock" if self.parameters.get("ENGINE_ADAPTER") == "mock" else own
 
     def place(self) -> Place:
         """Where this model's engine runs; ENGINE_PYTHON in config.pbtxt gives a model an interpreter of its own."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from tools.wire.messages import Delta, Failure, Flags, Request
+from tools.wire.messages import Delta, Failure, Flags, Request, Tokenize, Tokenized
 
 
 class TensorError(Exception):
@@ -48,10 +48,39 @@ def read_request(request: Any, key: int) -> Request:
     )
 
 
+def read_tokenize(request: Any, key: int) -> tuple[Tokenize, bool]:
+    """A request of the tokenizer, and its `exclude_input_in_output`, true where it has none. Raises TensorError."""
+    message = Tokenize(key, _text(request, "messages"), _text(request, "text_input"), request.parameters() or "{}")
+    exclude = _flag(request, "exclude_input_in_output")
+    return message, True if exclude is None else exclude
+
+
+def tokenized_response(tokenized: Tokenized, exclude_input: bool) -> Any:
+    """The tokenizer's answer as one response; `exclude_input` goes on to the engine, because an ensemble step can only
+    pass tensors on.
+    """
+    if tokenized.failure is not None:
+        return error_response(tokenized.failure)
+    return pb_utils.InferenceResponse(
+        output_tensors=[
+            pb_utils.Tensor("prompt", np.array([tokenized.prompt.encode()], np.object_)),
+            pb_utils.Tensor("input_ids", np.array(tokenized.token_ids, np.int32)),
+            pb_utils.Tensor("num_input_tokens", np.array([len(tokenized.token_ids)], np.uint32)),
+            pb_utils.Tensor("exclude_input_in_output", np.array([exclude_input], np.bool_)),
+        ]
+    )
+
+
 def error_response(failure: Failure) -> Any:
     """A response that carries nothing but the failure."""
     code = getattr(pb_utils.TritonError, failure.code)
     return pb_utils.InferenceResponse(error=pb_utils.TritonError(failure.message, code))
+
+
+def refuse(request: Any, error: TensorError) -> None:
+    """Answer a decoupled request whose tensors cannot be read."""
+    failure = Failure("INVALID_ARG", str(error))
+    request.get_response_sender().send(error_response(failure), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
 
 class ResponseOutlet:

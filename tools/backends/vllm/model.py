@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from tools.backends.engine_handle import EngineHandle
 from tools.backends.logs import log_to_triton
 from tools.backends.model_config import ModelConfig
-from tools.backends.tensors import ResponseOutlet, TensorError, error_response, read_request
-from tools.wire.launch import AdapterName
-from tools.wire.messages import Failure
+from tools.backends.tensors import ResponseOutlet, TensorError, read_request, refuse
+from tools.backends.unloading import take_out_of_service
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +35,7 @@ class TritonPythonModel:
             config = ModelConfig.from_arguments(args)
             log_to_triton(config.name, config.version)
             _check(config)
-            self._config = config
-            self._engine = EngineHandle(config, _adapter(config), on_failed=self._give_up)
+            self._engine = EngineHandle(config, config.adapter("vllm"), on_failed=partial(take_out_of_service, config))
             welcome = self._engine.start()
         except (ValueError, OSError, RuntimeError) as error:
             raise pb_utils.TritonModelException(str(error)) from error
@@ -52,10 +51,7 @@ class TritonPythonModel:
             try:
                 wire = read_request(request, self._engine.next_key())
             except TensorError as error:
-                request.get_response_sender().send(
-                    error_response(Failure("INVALID_ARG", str(error))),
-                    flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL,
-                )
+                refuse(request, error)
                 continue
             streams.append((wire, ResponseOutlet(request, wire, batched=False)))
         self._engine.submit(streams)
@@ -63,25 +59,6 @@ class TritonPythonModel:
     def finalize(self) -> None:
         """Drain the engine and end it."""
         self._engine.stop()
-
-    def _give_up(self, reason: str) -> None:
-        """The engine has died too often: take the model out of service, so that readiness tells the truth.
-
-        Unloading takes all versions of a model, so it is only done where this one stands alone.
-        """
-        if self._config.siblings:
-            log.error("given up: %s; other versions of the model serve on", reason)
-            return
-        log.error("given up, unloading the model: %s", reason)
-        try:
-            pb_utils.unload_model(self._config.name)
-        except Exception:  # outside explicit model control Triton refuses, with an exception of a type of its own
-            log.exception("the model cannot be unloaded: its requests fail with UNAVAILABLE one by one")
-
-
-def _adapter(config: ModelConfig) -> AdapterName:
-    """vLLM, or the mock that tests and benches name in config.pbtxt."""
-    return "mock" if config.parameters.get("ENGINE_ADAPTER") == "mock" else "vllm"
 
 
 def _check(config: ModelConfig) -> None:
