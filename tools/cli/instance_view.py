@@ -21,7 +21,7 @@ def print_instance(instance: InstanceStatus, console: Console) -> None:
     uptime = timedelta(seconds=int(instance.uptime_s))
     console.print(
         Text.assemble(
-            f'profile "{instance.profile}"  ',
+            f"{instance.title}  ",
             phase,
             f" for {uptime}  HTTP {ports.http}, gRPC {ports.grpc}, metrics {ports.metrics}",
             "  in the background" if instance.detached else "",

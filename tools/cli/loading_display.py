@@ -67,7 +67,9 @@ def models_table(models: Sequence[ModelStatus], title: str = "") -> Table:
     for model in models:
         version = "" if model.version is None else str(model.version)
         style = _STYLES.get(model.state, "dim")
-        table.add_row(model.name, version, Text(model.state, style=style), Text(shortened(model.reason)))
+        table.add_row(
+            model.name, version, Text(model.state or "not loaded", style=style), Text(shortened(model.reason))
+        )
     return table
 
 

@@ -66,7 +66,7 @@ def up(
     try:
         repositories = tuple(folder.resolve() for folder in repository or ()) or _prepare(profile, console)
         plan = plan_loading(read_models(repositories), [name for name in models.split(",") if name])
-        request = ServerPlan(port_base, "none" if repository else profile, repositories, plan.names)
+        request = ServerPlan(port_base, "" if repository else profile, repositories, plan.names)
         _serve(request, plan, question, console, detach=detach)
     except (ProfileError, ArtifactError, RenderError, LintInputError, ServingError) as error:
         _fail(console, str(error))

@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,24 +53,32 @@ class ServerSoftware:
 
 
 def build(software: ServerSoftware, layout: Layout) -> Path:
-    """Makes or mends the folder and returns it. Links that are right are left alone: servers may be running from it."""
+    """Makes or mends the folder and returns it. What is right is left alone: servers may be running from it."""
     python = software.backends / "python"
-    links = {
-        "python/libtriton_python.so": python / "libtriton_python.so",
-        "python/triton_python_backend_utils.py": python / "triton_python_backend_utils.py",
-        "python/triton_python_backend_stub": software.stub,
-        "vllm/model.py": layout.home / "tools" / "backends" / "vllm" / "model.py",
-        "vllm/tools": layout.home / "tools",
-    }
-    for name, target in links.items():
-        _link(layout.backends / name, target)
+    for source in (python / "libtriton_python.so", python / "triton_python_backend_utils.py", software.stub):
+        _copy(source, layout.backends / "python" / source.name)
+    _link(layout.home / "tools" / "backends" / "vllm" / "model.py", layout.backends / "vllm" / "model.py")
     return layout.backends
 
 
-def _link(link: Path, target: Path) -> None:
+def _copy(source: Path, copy: Path) -> None:
+    if copy.is_file() and not copy.is_symlink() and filecmp.cmp(source, copy):
+        return
+    draft = _draft(copy)
+    shutil.copy2(source, draft)
+    draft.replace(copy)
+
+
+def _link(target: Path, link: Path) -> None:
     if link.is_symlink() and link.readlink() == target:
         return
-    link.parent.mkdir(parents=True, exist_ok=True)
-    draft = link.with_name(f".{link.name}.{os.getpid()}")
+    draft = _draft(link)
     draft.symlink_to(target)
     draft.replace(link)
+
+
+def _draft(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    return draft

@@ -55,6 +55,8 @@ class InstanceFiles:
 class Instance:
     """What is known of an instance. `started` is in seconds since the epoch, `server` is 0 before there is a process.
 
+    `profile` is empty for a server that was given repositories, and `models` names what it was asked to load.
+
     `sockets` and `shared_memory` name what has to be removed when it is over.
     """
 
@@ -75,6 +77,11 @@ class Instance:
     def shared_memory(self) -> str:
         """Prefix of the instance's files in /dev/shm."""
         return f"ladder-{self.id}-"
+
+    @property
+    def title(self) -> str:
+        """What it serves, for people."""
+        return f'profile "{self.profile}"' if self.profile else f"repositories {', '.join(self.repositories)}"
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:

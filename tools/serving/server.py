@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import tempfile
@@ -21,8 +22,8 @@ from tools.serving.backend_directory import ServerSoftware
 from tools.serving.command import server_command, server_environment
 from tools.serving.errors import ServingError
 from tools.serving.instance import Instance, InstanceFiles, new_id
-from tools.serving.stopping import clear_leftovers, describe, stop
-from tools.serving.supervisor import DETACH, Order
+from tools.serving.stopping import clear_leftovers, describe, wait_for_end
+from tools.serving.supervisor import DETACH, EXIT_OCCUPIED, EXIT_STOPPED, Order
 
 _POLL_S = 0.1
 _LIVE_TIMEOUT_S = 60.0
@@ -46,6 +47,8 @@ class Server:
         self.instance = instance
         self._files = files
         self._supervisor = supervisor
+        assert supervisor.stdin is not None
+        self._lifeline = supervisor.stdin
         self._detached = False
 
     @classmethod
@@ -93,9 +96,10 @@ class Server:
         return self._files.server_log
 
     def wait_until_live(self) -> None:
-        """Returns once the gRPC front end answers. Raises ServingError if it never does."""
+        """Returns once the front ends answer. Raises ServingError if they never do."""
         deadline = time.monotonic() + _LIVE_TIMEOUT_S
-        with ServerInfo.at(self.address.endpoint(Protocol.GRPC)) as info:
+        # HTTP is the last to be opened, and a refused connection costs no back-off there as it does with gRPC.
+        with ServerInfo.at(self.address.endpoint(Protocol.HTTP)) as info:
             while not info.is_live():
                 self.require_alive()
                 if time.monotonic() > deadline:
@@ -110,8 +114,10 @@ class Server:
         if written is not None and written.phase == "failed":
             raise ServingError(f"{written.reason}\n{self.log_tail()}")
         clear_leftovers(self._files)
-        if self._supervisor.returncode == 0:
+        if self._supervisor.returncode == EXIT_STOPPED:
             raise ServingError("the server was stopped")
+        if self._supervisor.returncode == EXIT_OCCUPIED:
+            raise ServingError(f"{describe(self._files)}: another ./ladder up was quicker")
         raise ServingError(
             f"the server's supervisor ended unexpectedly (code {self._supervisor.returncode}), so the server was "
             f'stopped: see "{self._files.supervisor_log}"'
@@ -119,16 +125,16 @@ class Server:
 
     def detach(self) -> None:
         """Lets the server live on after this process."""
-        pipe = self._supervisor.stdin
-        assert pipe is not None
-        pipe.write(DETACH)
-        pipe.close()
+        self._lifeline.write(DETACH)
+        self._lifeline.close()
         self._detached = True
 
     def stop(self, report: Callable[[str], None]) -> None:
         """Stops the server and returns when nothing of it is left."""
-        stop(self._files, report)
-        self._supervisor.wait()
+        self._lifeline.close()
+        ended = self._supervisor.poll
+        wait_for_end(self._supervisor.pid, self.instance.port_base, lambda: ended() is not None, report)
+        clear_leftovers(self._files)
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
         return f'The end of "{self.log}":\n' + "\n".join(f"  {line}" for line in last_lines(self.log, lines))
@@ -155,6 +161,8 @@ def _start_supervisor(order: Order, files: InstanceFiles, layout: Layout) -> sub
             start_new_session=True,
         )
     assert supervisor.stdin is not None
-    supervisor.stdin.write(order.to_line())
-    supervisor.stdin.flush()
+    with contextlib.suppress(BrokenPipeError):
+        # A supervisor that has ended already is found out, with its reason, by whoever waits for the server.
+        supervisor.stdin.write(order.to_line())
+        supervisor.stdin.flush()
     return supervisor

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from tools.serving.loading import Loading
 from tools.serving.repository import LoadPlan
 from tools.serving.status import ModelStatus
 
@@ -13,7 +13,14 @@ FAILED = "FAILED"
 READY = "READY"
 
 
-def states_of(plan: LoadPlan, loading: Loading, listed: Sequence[ModelStatus]) -> list[ModelStatus]:
+class Loads(Protocol):
+    """What is known of loads in progress."""
+
+    def error(self, model: str) -> str:
+        """Why a model did not load; empty while that is not known, and for one that did."""
+
+
+def states_of(plan: LoadPlan, loading: Loads, listed: Sequence[ModelStatus]) -> list[ModelStatus]:
     """One entry for each version the server lists, and one for each planned model it lists no version of."""
     states = []
     for model in plan.models:

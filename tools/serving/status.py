@@ -54,6 +54,7 @@ class InstanceStatus(_Value):
     """
 
     port_base: int
+    title: str
     profile: str
     phase: str
     reason: str
@@ -78,6 +79,7 @@ def status_of(port_base: int, layout: Layout) -> InstanceStatus | None:
     phase = instance.phase if supervised or instance.phase == "failed" else "orphaned"
     return InstanceStatus(
         port_base=port_base,
+        title=instance.title,
         profile=instance.profile,
         phase=phase,
         reason=instance.reason,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tools.serving.errors import ServingError
 from tools.serving.instance import Instance, InstanceFiles
 from tools.serving.supervisor import KILL_AFTER_S
-from tools.serving.sweep import processes_of, sweep
+from tools.serving.sweep import sweep
 
 _POLL_S = 0.05
 # The supervisor kills tritonserver after KILL_AFTER_S, and then sweeps for some seconds.
@@ -27,7 +27,8 @@ def stop(files: InstanceFiles, report: Callable[[str], None]) -> bool:
     if instance is None:
         return False
     if files.supervised():
-        _stop_supervisor(files, instance, report)
+        _ask_to_stop(instance.supervisor)
+        wait_for_end(instance.supervisor, instance.port_base, lambda: not files.supervised(), report)
     clear_leftovers(files)
     return True
 
@@ -49,32 +50,32 @@ def describe(files: InstanceFiles) -> str:
     since = time.strftime("%H:%M:%S", time.localtime(instance.started))
     base = instance.port_base
     return (
-        f'profile "{instance.profile}" is {instance.phase} at ports {base} to {base + 2} since {since} '
+        f"{instance.title}: {instance.phase} at ports {base} to {base + 2} since {since} "
         f"(tritonserver process {instance.server or 'not yet started'})"
     )
 
 
-def _stop_supervisor(files: InstanceFiles, instance: Instance, report: Callable[[str], None]) -> None:
-    _ask_to_stop(instance)
+def wait_for_end(supervisor: int, port_base: int, ended: Callable[[], bool], report: Callable[[str], None]) -> None:
+    """Returns once a supervisor that was asked to stop has ended; a Ctrl-C asks again. Raises ServingError."""
     started = time.monotonic()
     shown = -1
-    while files.supervised():
+    while not ended():
         waited = time.monotonic() - started
         if waited > _GIVE_UP_S:
             raise ServingError(
-                f"the supervisor (process {instance.supervisor}) did not end within {_GIVE_UP_S} s; left are processes "
-                f"{', '.join(map(str, processes_of(instance.id))) or 'none'}: kill -9 {instance.supervisor}, then again"
+                f"the supervisor (process {supervisor}) did not end within {_GIVE_UP_S} s: kill -9 {supervisor}, "
+                f"then ./ladder down --port-base {port_base}"
             )
         if int(waited) > shown:
             shown = int(waited)
-            report(f"stopping the server at {instance.port_base}: requests in flight are finished first ({shown} s)")
+            report(f"stopping the server at port base {port_base}: requests in flight are finished first ({shown} s)")
         try:
             time.sleep(_POLL_S)
         except KeyboardInterrupt:
             # Asked twice, the supervisor does not wait for requests in flight.
-            _ask_to_stop(instance)
+            _ask_to_stop(supervisor)
 
 
-def _ask_to_stop(instance: Instance) -> None:
+def _ask_to_stop(supervisor: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(instance.supervisor, signal.SIGTERM)
+        os.kill(supervisor, signal.SIGTERM)
