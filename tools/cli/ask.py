@@ -80,7 +80,7 @@ def ask_command(
 
     Exits with 1 if there is no whole answer (with --all: from every rung), with 2 for wrong usage.
     """
-    text = sys.stdin.read() if question == "-" else question
+    text = sys.stdin.read().rstrip("\n") if question == "-" else question
     if not text.strip():
         raise typer.BadParameter("it is empty", param_hint="QUESTION")
     if every_rung and model is not None:

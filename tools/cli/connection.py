@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
+from tools.bootstrap.layout import Layout
+from tools.bootstrap.ports import DEFAULT_BASE
 from tools.client.address import Endpoint, Protocol, ServerAddress
-
-DEFAULT_PORT_BASE = 8000
+from tools.serving.instance import InstanceFiles, known_port_bases
 
 UrlOption = Annotated[
     str | None,
@@ -20,7 +21,8 @@ PortBaseOption = Annotated[
         "--port-base",
         min=1,
         max=65533,
-        help=f"A local server: HTTP on this port, gRPC on the next.  [default: {DEFAULT_PORT_BASE}]",
+        help="A server on this machine: HTTP on this port, gRPC on the next."
+        f"  [default: that of the server `up` started, {DEFAULT_BASE} if there is none]",
     ),
 ]
 ProtocolOption = Annotated[
@@ -32,7 +34,8 @@ def endpoint_from(url: str | None, port_base: int | None, protocol: Protocol | N
     """The endpoint that the three options name together.
 
     Raises:
-        typer.BadParameter: --url cannot be read, or both --url and --port-base are given.
+        typer.BadParameter: --url cannot be read, both --url and --port-base are given, or neither is and several
+            servers of this checkout are running.
     """
     if url is not None:
         if port_base is not None:
@@ -41,5 +44,16 @@ def endpoint_from(url: str | None, port_base: int | None, protocol: Protocol | N
             return Endpoint.parse(url, protocol)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--url") from error
-    address = ServerAddress.from_port_base(DEFAULT_PORT_BASE if port_base is None else port_base)
-    return address.endpoint(protocol or Protocol.GRPC)
+    base = _running_port_base(Layout.of_this_checkout()) if port_base is None else port_base
+    return ServerAddress.from_port_base(base).endpoint(protocol or Protocol.GRPC)
+
+
+def _running_port_base(layout: Layout) -> int:
+    """The port base of this checkout's one running server; the default one if none runs, or if it is among several."""
+    running = [base for base in known_port_bases(layout) if InstanceFiles.at(base, layout).supervised()]
+    if not running or DEFAULT_BASE in running:
+        return DEFAULT_BASE
+    if len(running) > 1:
+        bases = ", ".join(map(str, running))
+        raise typer.BadParameter(f"several servers of this checkout are running; give one of {bases} as --port-base")
+    return running[0]

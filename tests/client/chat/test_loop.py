@@ -130,8 +130,8 @@ def test_ctrl_c_twice_at_the_prompt_leaves(serve: Serve) -> None:
     _, address = serve(*MODELS)
     terminal = ScriptedTerminal([CTRL_C, "hello", CTRL_C, CTRL_C, "never read"])
 
-    with chatting(address, terminal) as chat, pytest.raises(KeyboardInterrupt):
-        chat.run()
+    with chatting(address, terminal) as chat:
+        assert chat.run()
 
     assert terminal.answers == "HELLO \n"
     assert terminal.notices.count("\n(Ctrl-C again or Ctrl-D leaves)") == 2

@@ -64,8 +64,10 @@ class Chat:
             except EOFError:
                 return flawless
             except KeyboardInterrupt:
-                if leaving or not self._terminal.interactive:
+                if not self._terminal.interactive:
                     raise
+                if leaving:
+                    return flawless
                 leaving = True
                 self._terminal.notice("\n(Ctrl-C again or Ctrl-D leaves)")
                 continue
