@@ -42,7 +42,7 @@ class _Stream:
     def __init__(self, key: int, outlet: Outlet) -> None:
         self.key = key
         self.outlet = outlet
-        self.pending: Delta | None = None
+        self.pending: list[Delta] = []
         self.queued = False
         self.cancelled = False
         self.ended = False
@@ -73,7 +73,7 @@ class _Sender:
                 if stream is None or stream.ended:
                     continue
                 stream.ended = delta.final
-                stream.pending = delta if stream.pending is None else merge(stream.pending, delta)
+                stream.pending.append(delta)
                 if not stream.queued:
                     stream.queued = True
                     self._ready.append(stream)
@@ -106,8 +106,8 @@ class _Sender:
             if not self._ready:
                 return None if self._closing else (None, None)
             stream = self._ready.popleft()
-            delta, stream.pending, stream.queued = stream.pending, None, False
-            return stream, delta
+            pending, stream.pending, stream.queued = stream.pending, [], False
+        return stream, merge(pending)
 
     def _deliver(self, stream: _Stream, delta: Delta) -> None:
         try:

@@ -40,7 +40,7 @@ class Live:
     tokens: int = 0
     num_input_tokens: int = 0
     admitted: float = 0.0
-    held: Delta | None = None
+    held: list[Delta] = field(default_factory=list)
     done: bool = False
     group: list[Live] = field(default_factory=list)
 
@@ -75,8 +75,8 @@ class Live:
         """What leaves for the client now: a stream's delta as it is, else everything together at the end."""
         if self.work.request.stream:
             return delta
-        self.held = delta if self.held is None else merge(self.held, delta)
-        return self.held if delta.final else None
+        self.held.append(delta)
+        return merge(self.held) if delta.final else None
 
     def _account_end(self, delta: Delta, now: float, accounting: Accounting) -> None:
         for reason in delta.finish_reasons:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from .messages import Delta
@@ -9,46 +10,58 @@ from .messages import Delta
 T = TypeVar("T")
 
 
-def merge(earlier: Delta, later: Delta) -> Delta:
-    """One delta that says what `earlier` followed by `later` say, for the same stream.
+def merge(deltas: Sequence[Delta]) -> Delta:
+    """One delta that says what `deltas`, one after the other, say of the same stream.
 
     Text and token counts add up per sequence; finish reason, cumulative logprob and failure are the latest known.
-    Raises ValueError when the two belong to different streams or `earlier` already ended its stream.
+    Raises ValueError when there is none, when they belong to different streams, or when one follows a final one.
     """
-    if earlier.key != later.key:
-        raise ValueError(f'deltas of stream "{earlier.key}" and stream "{later.key}" cannot be merged')
-    if earlier.final:
-        raise ValueError(f'stream "{earlier.key}" has ended: nothing can follow its final delta')
-    width = max(len(earlier.texts), len(later.texts))
+    if len(deltas) == 1:
+        return deltas[0]
+    _check(deltas)
+    last = deltas[-1]
+    width = max(len(delta.texts) for delta in deltas)
     return Delta(
-        key=later.key,
-        texts=[_at(earlier.texts, i, "") + _at(later.texts, i, "") for i in range(width)],
-        token_counts=[_at(earlier.token_counts, i, 0) + _at(later.token_counts, i, 0) for i in range(width)],
-        finish_reasons=[
-            _at(later.finish_reasons, i, None) or _at(earlier.finish_reasons, i, None) for i in range(width)
+        key=last.key,
+        texts=["".join([delta.texts[i] for delta in deltas if i < len(delta.texts)]) for i in range(width)],
+        token_counts=[
+            sum([delta.token_counts[i] for delta in deltas if i < len(delta.token_counts)]) for i in range(width)
         ],
-        num_input_tokens=later.num_input_tokens or earlier.num_input_tokens,
-        final=later.final,
-        cumulative_logprobs=_latest_logprobs(earlier, later, width),
-        logprobs=_joined_logprobs(earlier, later, width),
-        failure=later.failure,
+        finish_reasons=[_latest([delta.finish_reasons for delta in deltas], i) for i in range(width)],
+        num_input_tokens=max(delta.num_input_tokens for delta in deltas),
+        final=last.final,
+        cumulative_logprobs=_latest_logprobs(deltas, width),
+        logprobs=_joined_logprobs(deltas, width),
+        failure=last.failure,
     )
 
 
-def _at(values: list[T], index: int, default: T) -> T:
-    return values[index] if index < len(values) else default
+def _check(deltas: Sequence[Delta]) -> None:
+    if not deltas:
+        raise ValueError("no deltas to merge")
+    key = deltas[0].key
+    for delta in deltas:
+        if delta.key != key:
+            raise ValueError(f'deltas of stream "{key}" and stream "{delta.key}" cannot be merged')
+    for delta in deltas[:-1]:
+        if delta.final:
+            raise ValueError(f'stream "{key}" has ended: nothing can follow its final delta')
 
 
-def _latest_logprobs(earlier: Delta, later: Delta, width: int) -> list[float | None] | None:
-    if earlier.cumulative_logprobs is None and later.cumulative_logprobs is None:
+def _latest(columns: Sequence[Sequence[T | None]], index: int) -> T | None:
+    for values in reversed(columns):
+        if index < len(values) and values[index] is not None:
+            return values[index]
+    return None
+
+
+def _latest_logprobs(deltas: Sequence[Delta], width: int) -> list[float | None] | None:
+    columns = [delta.cumulative_logprobs for delta in deltas if delta.cumulative_logprobs is not None]
+    return [_latest(columns, i) for i in range(width)] if columns else None
+
+
+def _joined_logprobs(deltas: Sequence[Delta], width: int) -> list[list[str]] | None:
+    columns = [delta.logprobs for delta in deltas if delta.logprobs is not None]
+    if not columns:
         return None
-    old, new = earlier.cumulative_logprobs or [], later.cumulative_logprobs or []
-    latest = [_at(new, i, None) for i in range(width)]
-    return [_at(old, i, None) if value is None else value for i, value in enumerate(latest)]
-
-
-def _joined_logprobs(earlier: Delta, later: Delta, width: int) -> list[list[str]] | None:
-    if earlier.logprobs is None and later.logprobs is None:
-        return None
-    old, new = earlier.logprobs or [], later.logprobs or []
-    return [_at(old, i, []) + _at(new, i, []) for i in range(width)]
+    return [[token for column in columns if i < len(column) for token in column[i]] for i in range(width)]
