@@ -10,7 +10,7 @@ import pytest
 from tests.lint.trees import checkpoint, python_model, vllm_model, write_tree
 from tools.lint import LintInputError, lint_repositories
 from tools.lint.findings import Severity
-from tools.lint.linter import model_roots, select_rules
+from tools.lint.linter import count_gpus, model_roots, select_rules
 from tools.lint.registry import Problem, Scope, all_rules, rule
 
 
@@ -67,6 +67,12 @@ def test_model_paths_start_where_the_engine_starts(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("LADDER_HOME", str(tmp_path / "home"))
     assert model_roots() == [tmp_path, tmp_path / "home"]
     assert "TL612" in {finding.rule_id for finding in lint_repositories([tmp_path / "repo"]).findings}
+
+
+def test_counts_the_gpus_that_the_driver_serves(tmp_path: Path) -> None:
+    assert count_gpus(tmp_path / "gpus") == 0
+    write_tree(tmp_path, {"gpus/0000:01:00.0/information": "", "gpus/0000:02:00.0/information": ""})
+    assert count_gpus(tmp_path / "gpus") == 2
 
 
 def test_the_same_repository_given_twice_is_no_clash(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ CONFIGS = [
 ]
 _WORDS = "true ${x} {{x}} KIND_GPU kind_gpu name input dims step value string_value 0 99999999999999999999"
 FRAGMENTS = st.sampled_from([*"{}[],:\"'#-\\/<>é\n", "//", "dynamic batching", *_WORDS.split()])
-FEW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-FEWER = settings(FEW, max_examples=40)
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEWER = settings(FEW, max_examples=20)
 
 
 def lint_once(tree: Tree) -> LintReport:

@@ -161,8 +161,9 @@ def lint_tree(
     *,
     paths: Sequence[str] = ("repo",),
     engine_arguments: EngineArguments | None = ENGINE_ARGUMENTS,
+    gpus: int | None = None,
 ) -> LintReport:
     """Writes the tree below `root` and lints it with every rule; relative model paths start at `root`."""
     write_tree(root, tree)
     repositories, manifests = read_repositories([root / path for path in paths], [root])
-    return lint_workspace(Workspace(repositories, manifests, engine_arguments), all_rules())
+    return lint_workspace(Workspace(repositories, manifests, engine_arguments, gpus), all_rules())

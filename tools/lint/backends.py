@@ -22,13 +22,15 @@ MODEL_FILES = {
 }
 """The file each backend loads from a version folder unless default_model_filename names another."""
 
-_CHECKED_BACKENDS = {VLLM, PYTHON, "onnxruntime", "tensorrt", "pytorch"}
+_CHECKED_BACKENDS = {VLLM, PYTHON, "onnxruntime", "tensorrt"}
 """Backends whose model file is certain. Others have formats of their own, or several."""
 
 _PLATFORMS = {
     "tensorrt_plan": "tensorrt",
     "onnxruntime_onnx": "onnxruntime",
     "pytorch_libtorch": "pytorch",
+    "libtorch": "pytorch",
+    "torch_aoti": "pytorch",
     "tensorflow_savedmodel": "tensorflow",
     "tensorflow_graphdef": "tensorflow",
 }
@@ -38,6 +40,7 @@ _INFERRED_FROM_FILE = {
     "model.onnx": "onnxruntime",
     "model.xml": "openvino",
     "model.pt": "pytorch",
+    "model.pt2": "pytorch",
     "model.py": PYTHON,
     "model.savedmodel": "tensorflow",
     "model.graphdef": "tensorflow",

@@ -7,6 +7,7 @@ and its mended text, where that parses, lets the other rules still look at the r
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,8 +80,11 @@ def parse_config(path: Path, text: str) -> ConfigFile:
 def _parse_strict(text: str) -> tuple[ModelConfig | None, str]:
     """The configuration, or None and what protobuf says against the text."""
     try:
-        return config_from_message(text_format.Parse(text, model_config_pb2.ModelConfig())), ""
-    except (text_format.ParseError, UnicodeError, ValueError, RecursionError) as error:
+        with warnings.catch_warnings():
+            # Python's protobuf only warns of escape sequences that the server refuses.
+            warnings.simplefilter("error", DeprecationWarning)
+            return config_from_message(text_format.Parse(text, model_config_pb2.ModelConfig())), ""
+    except (text_format.ParseError, UnicodeError, ValueError, RecursionError, DeprecationWarning) as error:
         return None, str(error)
 
 

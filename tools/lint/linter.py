@@ -30,9 +30,9 @@ def lint_repositories(
     """
     rules = select_rules(ignore)
     repositories, manifests = read_repositories(paths, model_roots())
-    workspace = Workspace(repositories, manifests)
-    if any(model.is_vllm for model in workspace.models):
-        workspace = Workspace(repositories, manifests, installed_engine_arguments())
+    needs_vllm = any(model.is_vllm for repository in repositories for model in repository.models)
+    engine_arguments = installed_engine_arguments() if needs_vllm else None
+    workspace = Workspace(repositories, manifests, engine_arguments, count_gpus())
     return lint_workspace(workspace, rules, strict=strict)
 
 
@@ -81,6 +81,14 @@ def select_rules(ignore: frozenset[str] = frozenset()) -> tuple[Rule, ...]:
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise LintInputError(f"'{name}' is no rule.{hint} './ladder lint --list-rules' names them all.")
     return tuple(rule for rule in rules if not {rule.id, rule.slug} & ignore)
+
+
+def count_gpus(driver: Path = Path("/proc/driver/nvidia/gpus")) -> int:
+    """How many GPUs the NVIDIA driver of this machine serves; 0 without a driver."""
+    try:
+        return sum(1 for _ in driver.iterdir())
+    except OSError:
+        return 0
 
 
 def model_roots() -> list[Path]:

@@ -22,6 +22,7 @@ class Mistake(Enum):
     TRAILING_COMMA = "comma after the last element"
     SECOND_OF_ONEOF = "two of a oneof"
     WRONG_TYPE = "value of the wrong type"
+    ESCAPE = "invalid escape sequence"
     UNBALANCED = "unbalanced braces"
     JSON = "JSON instead of text format"
     SLASH_COMMENT = "C-style comment"

@@ -153,6 +153,8 @@ class Workspace:
     repositories: tuple[Repository, ...] = ()
     manifests: tuple[Manifest, ...] = ()
     engine_arguments: EngineArguments | None = None
+    gpus: int | None = None
+    """NVIDIA GPUs of the machine that lints; None where nobody asked."""
 
     @property
     def models(self) -> tuple[Model, ...]:

@@ -12,6 +12,9 @@ from tools.lint.tokens import Token, TokenKind
 
 _TRUE_OR_FALSE = {"true", "True", "t", "1", "false", "False", "f", "0"}
 
+_BAD_ESCAPE = re.compile(r"""(?:^|[^\\])(?:\\\\)*(\\[^\\abfnrtv?'"0-7xXuU])""")
+"""A backslash in front of what protobuf knows no escape for, as in a Windows path."""
+
 _DATA_TYPE_ALIASES = {
     "FLOAT": "TYPE_FP32",
     "FLOAT32": "TYPE_FP32",
@@ -79,10 +82,17 @@ def type_problem(token: Token, schema: Any, wanted: str, fix: str | None = None)
 
 def _judge_text(token: Token, schema: Any) -> Judgement:
     if token.kind is TokenKind.STRING:
-        return Judgement(token.text)
+        escape = _BAD_ESCAPE.search(token.text)
+        return Judgement(token.text) if escape is None else Judgement(None, _escape_problem(token, schema, escape[1]))
     quoted = f'"{token.text}"'
     problem = type_problem(token, schema, "text in quotes", f"Write '{schema.name}: {quoted}'.")
     return Judgement(quoted if token.kind in {TokenKind.NAME, TokenKind.NUMBER} else None, problem)
+
+
+def _escape_problem(token: Token, schema: Any, escape: str) -> SyntaxProblem:
+    message = f"'{schema.name}' has '{escape}', which is no escape sequence"
+    fix = f"Write a backslash as '\\\\': '\\{escape}'."
+    return SyntaxProblem(Mistake.ESCAPE, message, fix, token.line, token.column)
 
 
 def _judge_flag(token: Token, schema: Any) -> Judgement:

@@ -26,3 +26,4 @@ class Example:
     fix: str = ""
     paths: Sequence[str] = field(default=("repo",))
     vllm_installed: bool = True
+    gpus: int | None = None

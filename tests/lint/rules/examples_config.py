@@ -162,6 +162,14 @@ EXAMPLES = (
         passes=python_model("instance_group { count: 2 kind: KIND_CPU }\n"),
     ),
     Example(
+        "TL414",
+        says="instance_group 0 of 'm' is KIND_GPU, and this machine has no NVIDIA GPU",
+        fails=python_model("instance_group { kind: KIND_GPU }\n"),
+        passes=python_model("instance_group { kind: KIND_AUTO }\n"),
+        line=5,
+        gpus=0,
+    ),
+    Example(
         "TL412",
         says="metric_control 0 of 'm' has no buckets",
         fails=python_model('model_metrics { metric_control { metric_identifier { family: "f" } } }\n'),

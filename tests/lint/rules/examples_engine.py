@@ -142,6 +142,12 @@ ARGUMENTS = (
         passes=local({"max_model_len": 4096}),
     ),
     Example(
+        "TL611",
+        says="max_model_len 9000",
+        fails=local({"max_model_len": 9000}, model_max_length=8192),
+        passes=local({"max_model_len": 8192}, model_max_length=8192),
+    ),
+    Example(
         "TL612",
         says="tensor_parallel_size 3 of 'llm' version 1 does not divide the 8 attention heads",
         fails=local({"tensor_parallel_size": 3}),

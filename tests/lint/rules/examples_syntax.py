@@ -180,6 +180,14 @@ EXAMPLES = (
         line=1,
     ),
     Example(
+        "TL215",
+        says="'string_value' has '\\m', which is no escape sequence",
+        fails=python_model('parameters { key: "path" value { string_value: "C:\\models" } }\n'),
+        passes=python_model('parameters { key: "path" value { string_value: "C:\\\\models\\n\\x41\\101\\"" } }\n'),
+        line=5,
+        fix="Write a backslash as '\\\\': '\\\\m'.",
+    ),
+    Example(
         "TL213",
         says="no ':' between 'max_batch_size' and its value",
         fails=python_model("max_batch_size 8\n"),

@@ -40,13 +40,15 @@ def _name(example: Example) -> str:
 
 def _lint(root: Path, tree: Tree, example: Example) -> tuple[Finding, ...]:
     arguments = ENGINE_ARGUMENTS if example.vllm_installed else None
-    return lint_tree(root, tree, paths=example.paths, engine_arguments=arguments).findings
+    return lint_tree(root, tree, paths=example.paths, engine_arguments=arguments, gpus=example.gpus).findings
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=_name)
-def test_finds_the_fault_and_nothing_else(example: Example, tmp_path: Path) -> None:
+def test_finds_the_fault_names_it_and_finds_nothing_else(example: Example, tmp_path: Path) -> None:
     findings = _lint(tmp_path, example.fails, example)
     assert {finding.rule_id for finding in findings} == {example.rule} | example.beside
+    for finding in findings:
+        assert re.search(r"'[^']+'", finding.message), f"names no object in quotes: {finding.message}"
     matching = [finding for finding in findings if finding.rule_id == example.rule and example.says in finding.message]
     assert matching, f"no message has {example.says!r}: {[finding.message for finding in findings]}"
     assert example.fix in matching[0].fix
@@ -75,9 +77,3 @@ def test_every_rule_explains_itself_in_one_line(rule: Rule) -> None:
 
 def test_there_are_rules_of_every_severity() -> None:
     assert {rule.severity for rule in all_rules()} == set(Severity)
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=_name)
-def test_messages_name_the_object_in_quotes(example: Example, tmp_path: Path) -> None:
-    for finding in _lint(tmp_path, example.fails, example):
-        assert re.search(r"'[^']+'", finding.message), finding.message

@@ -226,7 +226,7 @@ def _element_runs(dims: tuple[int, ...]) -> list[int]:
     "negative-count",
     Scope.MODEL,
     Severity.ERROR,
-    reason="max_batch_size and instance counts cannot be negative.",
+    reason="Triton refuses a negative max_batch_size, and takes a negative instance count for 1 without a word.",
     fix="Use 0 for no batch dimension, 1 for a single instance.",
 )
 def negative_count(model: Model, _: Workspace) -> Iterator[Problem]:
@@ -235,7 +235,7 @@ def negative_count(model: Model, _: Workspace) -> Iterator[Problem]:
     for index, group in enumerate(model.config.instance_groups):
         if group.count < 0:
             message = f"count of instance_group {index} of '{model.name}' is {group.count}"
-            yield Problem(message, model.at("instance_group", index, "count"))
+            yield Problem(message, model.at("instance_group", index, "count"), severity=Severity.WARNING)
 
 
 @rule(
@@ -267,3 +267,18 @@ def ragged_without_batching(model: Model, _: Workspace) -> Iterator[Problem]:
         if tensor.allow_ragged_batch and model.config.max_batch_size == 0:
             message = f"input '{tensor.name}' of '{model.name}' has allow_ragged_batch, but max_batch_size is 0"
             yield Problem(message, model.at("input", index, "allow_ragged_batch"))
+
+
+@rule(
+    "TL414",
+    "kind-gpu-without-gpu",
+    Scope.MODEL,
+    Severity.NOTE,
+    reason="A server without a GPU refuses a model of KIND_GPU.",
+    fix="Nothing, if the model is meant for another machine; otherwise use KIND_CPU, or KIND_AUTO to suit both.",
+)
+def kind_gpu_without_gpu(model: Model, workspace: Workspace) -> Iterator[Problem]:
+    for index, group in enumerate(model.config.instance_groups):
+        if group.kind == "KIND_GPU" and workspace.gpus == 0:
+            message = f"instance_group {index} of '{model.name}' is KIND_GPU, and this machine has no NVIDIA GPU"
+            yield Problem(message, model.at("instance_group", index, "kind"))

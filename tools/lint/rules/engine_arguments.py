@@ -237,7 +237,9 @@ def max_model_len(engine: Engine, _: Workspace) -> Iterator[Problem]:
     target = engine.target
     positions = target.integer("max_position_embeddings") if target is not None else None
     wanted = engine.whole("max_model_len", 0)
-    if target is None or positions is None or wanted <= positions or "hf_overrides" in engine.arguments:
+    if target is None or positions is None or "hf_overrides" in engine.arguments:
+        return
+    if wanted <= max(positions, target.integer("model_max_length") or 0):
         return
     rope = target.text_config.get("rope_scaling") or target.text_config.get("rope_parameters")
     kind = (rope.get("rope_type") or rope.get("type")) if isinstance(rope, dict) else None

@@ -144,7 +144,9 @@ def ensemble_tensor_written_twice(model: Model, _: Workspace) -> Iterator[Proble
     inputs = {tensor.name for tensor in config.inputs}
     for name, writers in trace(config, config.ensemble).writers.items():
         sources = [f"step '{config.ensemble.steps[index].model_name}'" for index in writers]
-        sources = ["the request", *sources] if name in inputs else sources
+        what = f"tensor '{name}' of ensemble '{model.name}' is written by"
+        place = model.at("ensemble_scheduling", 0, "step", writers[-1], "output_map")
         if len(sources) > 1:
-            message = f"tensor '{name}' of ensemble '{model.name}' is written by {' and '.join(sources)}"
-            yield Problem(message, model.at("ensemble_scheduling", 0, "step", writers[-1], "output_map"))
+            yield Problem(f"{what} {' and '.join(sources)}", place)
+        elif name in inputs:  # the server loads this one, and later steps may see either
+            yield Problem(f"{what} the request and {sources[0]}", place, severity=Severity.WARNING)

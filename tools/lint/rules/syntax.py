@@ -112,6 +112,13 @@ slash_comment = _syntax_rule(
     reason="Text format knows no '//' comments.",
     fix="Start comments with '#'.",
 )
+invalid_escape = _syntax_rule(
+    "TL215",
+    "invalid-escape",
+    Mistake.ESCAPE,
+    reason="In a string a backslash starts an escape sequence; Triton refuses one that it does not know.",
+    fix="Double the backslash.",
+)
 punctuation = _syntax_rule(
     "TL213",
     "punctuation",
