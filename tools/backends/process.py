@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from tools.wire.launch import REASON_SUFFIX, EngineLaunch
+from tools.wire.launch import ANSWERS_SUFFIX, REASON_SUFFIX, REQUESTS_SUFFIX, EngineLaunch
 
 # A pause this long between SIGTERM-like requests and SIGKILL is enough to flush a log line.
 _KILL_WAIT_S = 5.0
@@ -28,6 +28,7 @@ class EngineProcess:
         Raises OSError when `python` cannot be run.
         """
         self.socket = launch.socket
+        self._sockets = [Path(launch.socket + suffix) for suffix in (REQUESTS_SUFFIX, ANSWERS_SUFFIX)]
         self._reason = Path(launch.socket + REASON_SUFFIX)
         self._reason.unlink(missing_ok=True)
         self._process = subprocess.Popen(
@@ -80,6 +81,9 @@ class EngineProcess:
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        # An engine that was killed could not remove its sockets itself.
+        for path in self._sockets:
+            path.unlink(missing_ok=True)
 
     def _read_reason(self) -> str:
         try:

@@ -26,6 +26,8 @@ from .server import EngineServer
 
 log = logging.getLogger("tools.engine")
 
+SHUTDOWN_GRACE_S = 5.0
+
 
 def main() -> int:
     """Run one engine process; see the module's text for the exit status."""
@@ -50,7 +52,10 @@ def main() -> int:
 async def serve(launch: EngineLaunch) -> None:
     """Serve `launch` until drained. Raises LaunchError or EngineDeadError."""
     limits = Limits.from_parameters(launch.parameters)
-    await EngineServer(launch.socket, make_adapter(launch, limits), limits).run(os.getpid())
+    server = EngineServer(launch.socket, make_adapter(launch, limits), limits)
+    # Whoever stops tritonserver sends SIGTERM here too: tritonserver itself waits for streams and tells nobody.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.retire, SHUTDOWN_GRACE_S)
+    await server.run(os.getpid())
 
 
 def make_adapter(launch: EngineLaunch, limits: Limits) -> Adapter:

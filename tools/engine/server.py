@@ -300,14 +300,25 @@ class EngineServer:
             await asyncio.sleep(HEALTH_INTERVAL_S)
             await self._adapter.check_health()
 
-    async def _drain(self, grace_s: float) -> None:
-        """Let what runs finish for `grace_s`, then cancel it; `run` returns."""
+    def retire(self, grace_s: float) -> None:
+        """The server is shutting down: take nothing new, and cancel what still runs after `grace_s` seconds.
+
+        The process stays until its stub says `Drain`, for only then does Triton know that the streams have ended.
+        """
+        if not self._draining:
+            self._spawn(self._finish_all(grace_s))
+
+    async def _finish_all(self, grace_s: float) -> None:
         self._draining = True
         until = time.monotonic() + grace_s
         while self._live and time.monotonic() < until:  # noqa: ASYNC110 - an event per request costs more than a poll
             await asyncio.sleep(0.02)
         for live in list(self._live.values()):
             self._stop(live, Ending.UNLOAD)
+
+    async def _drain(self, grace_s: float) -> None:
+        """Let what runs finish for `grace_s`, then cancel it; `run` returns."""
+        await self._finish_all(grace_s)
         self._push_metrics_now()
         if self._ended and not self._ended.done():
             self._ended.set_result(None)
