@@ -24,6 +24,7 @@ class _Waiting(Generic[T]):
     number: int
     item: T = field(compare=False)
     cost: int = field(compare=False)
+    requests: int = field(compare=False)
     gone: bool = field(default=False, compare=False)
 
 
@@ -36,23 +37,28 @@ class Admission(Generic[T]):
         self._taken = 0
         self._heap: list[_Waiting[T]] = []
         self._waiting: dict[int, _Waiting[T]] = {}
+        self._waiting_requests = 0
         self._numbers = itertools.count()
 
     @property
     def waiting(self) -> int:
         """Requests in the queue."""
-        return len(self._waiting)
+        return self._waiting_requests
 
     @property
     def is_full(self) -> bool:
         """Whether a new request would have to wait and the queue has no room for it."""
         return (self._taken >= self._places or bool(self._waiting)) and self.waiting >= self._max_waiting
 
-    def enqueue(self, item: T, cost: int, priority: int) -> int:
-        """Queue `item` and return its ticket. The caller asks `is_full` first and calls `admit` afterwards."""
-        entry = _Waiting(priority or DEFAULT_PRIORITY, next(self._numbers), item, cost)
+    def enqueue(self, item: T, cost: int, priority: int, requests: int = 1) -> int:
+        """Queue `item`, which stands for `requests` requests, and return its ticket.
+
+        The caller asks `is_full` first and calls `admit` afterwards.
+        """
+        entry = _Waiting(priority, next(self._numbers), item, cost, requests)
         heapq.heappush(self._heap, entry)
         self._waiting[entry.number] = entry
+        self._waiting_requests += requests
         return entry.number
 
     def admit(self) -> list[T]:
@@ -66,6 +72,7 @@ class Admission(Generic[T]):
                     break
                 self._taken += entry.cost
                 del self._waiting[entry.number]
+                self._waiting_requests -= entry.requests
                 admitted.append(entry.item)
             heapq.heappop(self._heap)
         return admitted
@@ -76,6 +83,7 @@ class Admission(Generic[T]):
         if entry is None:
             return False
         entry.gone = True
+        self._waiting_requests -= entry.requests
         # Clients that give up while the engine is busy must not make the heap grow without bound.
         if len(self._heap) > 2 * len(self._waiting) + 64:
             self._heap = list(self._waiting.values())

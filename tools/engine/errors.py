@@ -13,7 +13,8 @@ class RequestError(Exception):
         self.code: ErrorCode = code
 
     def as_failure(self) -> Failure:
-        return Failure(self.code, str(self))
+        # Half a surrogate pair in a quoted value could not be sent, and would take the answers of others with it.
+        return Failure(self.code, str(self).encode(errors="backslashreplace").decode())
 
 
 def invalid(message: str) -> RequestError:

@@ -15,15 +15,19 @@ def decode_images(encoded: list[bytes]) -> list[Any]:
     if not encoded:
         return []
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError as error:
         raise RequestError("UNSUPPORTED", '"image" needs the package "pillow" in the engine\'s environment') from error
     images = []
     for index, text in enumerate(encoded):
         try:
-            images.append(Image.open(io.BytesIO(_bytes(text))).convert("RGB"))
-        except (binascii.Error, UnidentifiedImageError, OSError) as error:
+            content = _bytes(text)
+        except binascii.Error as error:
             raise invalid(f'"image" element {index} is no base64 image ({error}): URLs are not fetched') from error
+        try:
+            images.append(Image.open(io.BytesIO(content)).convert("RGB"))
+        except Exception as error:  # each of Pillow's readers has exceptions of its own for a broken file
+            raise invalid(f'"image" element {index} cannot be read as an image: {error}') from error
     return images
 
 

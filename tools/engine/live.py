@@ -25,7 +25,7 @@ class Ending(Enum):
 class Live:
     """A request that was accepted. Times are `time.monotonic()` seconds; `peer` is the name its answers go to.
 
-    `held` is what a request that is not streamed has generated so far.
+    `held` is what a request that is not streamed has generated so far; `finish_reasons` are by sequence.
     """
 
     peer: str
@@ -39,6 +39,7 @@ class Live:
     last_token: float | None = None
     tokens: int = 0
     num_input_tokens: int = 0
+    finish_reasons: dict[int, str] = field(default_factory=dict)
     admitted: float = 0.0
     held: list[Delta] = field(default_factory=list)
     done: bool = False
@@ -68,8 +69,12 @@ class Live:
             self.tokens += new_tokens
             accounting.count("vllm:generation_tokens_total", new_tokens)
         self.num_input_tokens = delta.num_input_tokens or self.num_input_tokens
+        for sequence, reason in enumerate(delta.finish_reasons):
+            # Sequences of one request end at different steps, and the last delta need not repeat the others' reasons.
+            if reason is not None:
+                self.finish_reasons[sequence] = reason
         if delta.final and delta.failure is None:
-            self._account_end(delta, now, accounting)
+            self._account_end(now, accounting)
 
     def release(self, delta: Delta) -> Delta | None:
         """What leaves for the client now: a stream's delta as it is, else everything together at the end."""
@@ -78,9 +83,9 @@ class Live:
         self.held.append(delta)
         return merge(self.held) if delta.final else None
 
-    def _account_end(self, delta: Delta, now: float, accounting: Accounting) -> None:
-        for reason in delta.finish_reasons:
-            accounting.count("vllm:request_success_total", label=reason or "stop")
+    def _account_end(self, now: float, accounting: Accounting) -> None:
+        for reason in self.finish_reasons.values():
+            accounting.count("vllm:request_success_total", label=reason)
         accounting.count("vllm:prompt_tokens_total", self.num_input_tokens)
         accounting.observe("vllm:request_queue_time_seconds", self.admitted - self.arrived + self.work.queued_s)
         accounting.observe("vllm:e2e_request_latency_seconds", now - self.arrived)

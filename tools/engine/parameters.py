@@ -24,6 +24,9 @@ _SCHEDULING: Final = frozenset({"timeout", "priority"})
 _NOT_SAMPLING: Final = frozenset({"id", "user", "session", "binary_data_output"})
 _NOT_SAMPLING_PREFIXES: Final = ("triton_", "sequence_")
 
+# Engines keep counts and token ids in 32 bits.
+_INT32_MAX: Final = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -48,7 +51,8 @@ class Rule:
 
     def holds(self, number: float) -> bool:
         return (
-            math.isfinite(number)
+            # Only a float can be infinite, and an int may be too large to become one.
+            (isinstance(number, int) or math.isfinite(number))
             and (self.above is None or number > self.above)
             and (self.low is None or number >= self.low)
             and (self.high is None or number <= self.high)
@@ -74,16 +78,16 @@ SAMPLING_RULES: Final[Mapping[str, Rule]] = {
     "repetition_penalty": Rule("number", above=0, high=2),
     "temperature": Rule("number", low=0, high=100),
     "top_p": Rule("number", above=0, high=1),
-    "top_k": Rule("integer", low=-1),
+    "top_k": Rule("integer", low=-1, high=_INT32_MAX),
     "min_p": Rule("number", low=0, high=1),
     "seed": Rule("integer", low=-(2**63), high=2**63 - 1, nullable=True),
     "stop": Rule("strings", nullable=True),
-    "stop_token_ids": Rule("integers", low=0, nullable=True),
+    "stop_token_ids": Rule("integers", low=0, high=_INT32_MAX, nullable=True),
     "bad_words": Rule("strings", nullable=True),
     "include_stop_str_in_output": Rule("boolean"),
     "ignore_eos": Rule("boolean"),
-    "max_tokens": Rule("integer", low=1),
-    "min_tokens": Rule("integer", low=0),
+    "max_tokens": Rule("integer", low=1, high=_INT32_MAX),
+    "min_tokens": Rule("integer", low=0, high=_INT32_MAX),
     "logprobs": Rule("integer", low=-1, high=20, nullable=True),
     "prompt_logprobs": Rule("integer", low=-1, high=20, nullable=True),
     "detokenize": Rule("boolean"),
@@ -91,7 +95,7 @@ SAMPLING_RULES: Final[Mapping[str, Rule]] = {
     "spaces_between_special_tokens": Rule("boolean"),
     "structured_outputs": Rule("object", nullable=True),
     "logit_bias": Rule("object", nullable=True),
-    "allowed_token_ids": Rule("integers", low=0, nullable=True),
+    "allowed_token_ids": Rule("integers", low=0, high=_INT32_MAX, nullable=True),
     "lora_name": Rule("string", nullable=True),
 }
 
@@ -121,11 +125,22 @@ def check(name: str, value: object, rule: Rule) -> object:
 
 def _object(text: str, source: str) -> dict[str, Any]:
     try:
-        parsed = json.loads(text, parse_constant=_no_constant)
+        parsed = _read_json(text)
     except (ValueError, RecursionError) as error:
         raise invalid(f'"{source}" is not valid JSON ({error}): {_shown(text)}') from error
     if not isinstance(parsed, dict):
         raise invalid(f'"{source}" must be a JSON object such as {{"max_tokens": 64}}, got {_shown(parsed)}')
+    return parsed
+
+
+def _read_json(text: str) -> Any:
+    """Raises ValueError also for what Python's reader lets pass: NaN, Infinity and half a surrogate pair."""
+    parsed = json.loads(text, parse_constant=_no_constant)
+    if "\\u" in text:
+        try:
+            json.dumps(parsed, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half a surrogate pair is no character, send both halves") from None
     return parsed
 
 
@@ -147,7 +162,7 @@ def _rule(name: str, rules: Mapping[str, Rule]) -> Rule:
 def _unknown(name: str, names: Collection[str]) -> RequestError:
     nearest = difflib.get_close_matches(name, names, n=1)
     hint = f'did you mean "{nearest[0]}"?' if nearest else f"known ones are {', '.join(sorted(names))}"
-    return invalid(f'sampling parameter "{name}" is unknown: {hint}')
+    return invalid(f"sampling parameter {_shown(name)} is unknown: {hint}")
 
 
 _WRONG: Final = object()
@@ -196,7 +211,7 @@ def _integers(value: object) -> object:
 def _json_object(value: object) -> object:
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = _read_json(value)
         except (ValueError, RecursionError):
             return _WRONG
     return value if isinstance(value, dict) else _WRONG

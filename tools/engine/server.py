@@ -30,7 +30,7 @@ from tools.wire.messages import (
 
 from .accounting import Accounting
 from .adapters.base import Adapter, EngineInfo, Work
-from .admission import Admission
+from .admission import DEFAULT_PRIORITY, Admission
 from .errors import EngineDeadError, RequestError, invalid
 from .limits import Limits
 from .live import Ending, Live
@@ -84,10 +84,12 @@ class EngineServer:
     def _tell_and_fail(self, reason: str) -> None:
         """Every open stream fails with the reason, before the process ends."""
         for live in list(self._live.values()):
+            self._accounting.count("ladder_requests_failed_total")
             self._finish(live, Failure("UNAVAILABLE", f"the engine stopped: {reason}"))
         self._transport.flush()
-        if self._metrics_peer:
-            self._transport.send(self._metrics_peer, Goodbye(reason))
+        if peer := self._metrics_peer:
+            self._transport.send(peer, Metrics(self._accounting.take()))
+            self._transport.send(peer, Goodbye(reason))
 
     def _spawn(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(job)
@@ -145,25 +147,39 @@ class EngineServer:
     # Requests
 
     def _submit(self, peer: str, requests: list[Request], together: bool) -> None:
-        accepted = [live for request in requests if (live := self._accept(peer, request))]
-        for group in [accepted] if together else [[live] for live in accepted]:
-            if group:
+        if together:
+            if group := [live for request in requests if (live := self._accept(peer, request))]:
                 self._enqueue(group)
-        self._run_admitted()
+            return
+        for request in requests:
+            # One by one: each counts in the queue that the next one finds.
+            if live := self._accept(peer, request):
+                self._enqueue([live])
 
     def _accept(self, peer: str, request: Request) -> Live | None:
         try:
             self._check_room(request)
             params, sequences = self._adapter.prepare(request)
         except RequestError as error:
-            reason = "invalid" if error.code == "INVALID_ARG" else "queue_full"
-            self._accounting.count("ladder_requests_rejected_total", label=reason)
-            self._transport.push(peer, _ending_delta(request.key, error.as_failure()))
+            self._reject(peer, request, error)
             return None
-        work = Work(request, self._unique_id(request), params, sequences, request.priority)
+        except Exception as error:  # one request that an adapter stumbles over must not end the others
+            log.exception("a request could not be read")
+            self._accounting.count("ladder_requests_failed_total")
+            problem = RequestError("INTERNAL", f"the request could not be read: {type(error).__name__}: {error}")
+            self._transport.push(peer, _ending_delta(request.key, problem.as_failure()))
+            return None
+        priority = request.priority or DEFAULT_PRIORITY
+        work = Work(request, self._unique_id(request), params, sequences, priority)
         live = Live(peer, work, time.monotonic())
         self._live[peer, request.key] = live
         return live
+
+    def _reject(self, peer: str, request: Request, error: RequestError) -> None:
+        full = "engine_down" if self._draining else "queue_full"
+        reason = full if error.code == "UNAVAILABLE" else "invalid"
+        self._accounting.count("ladder_requests_rejected_total", label=reason)
+        self._transport.push(peer, _ending_delta(request.key, error.as_failure()))
 
     def _check_room(self, request: Request) -> None:
         if self._draining:
@@ -190,7 +206,7 @@ class EngineServer:
 
     def _enqueue(self, group: list[Live]) -> None:
         cost = sum(live.work.sequences for live in group)
-        ticket = self._admission.enqueue(group, cost, min(live.work.priority for live in group))
+        ticket = self._admission.enqueue(group, cost, min(live.work.priority for live in group), len(group))
         for live in group:
             live.group = group
             live.ticket = ticket
@@ -199,8 +215,11 @@ class EngineServer:
             if live.deadline_s:
                 loop = asyncio.get_running_loop()
                 live.timer = loop.call_later(live.deadline_s, self._stop, live, Ending.DEADLINE)
+        self._run_admitted()
 
     def _run_admitted(self) -> None:
+        if self._ended is None or self._ended.done():
+            return
         for group in self._admission.admit():
             task = self._spawn(self._run_group(group))
             # Not in the task itself: one that is cancelled before its first step never runs a line.
@@ -227,7 +246,7 @@ class EngineServer:
                 raise
         except Exception as error:
             log.exception("generation failed")
-            failure = Failure("INTERNAL", f"generation failed: {type(error).__name__}: {error}")
+            failure = RequestError("INTERNAL", f"generation failed: {type(error).__name__}: {error}").as_failure()
         for live in group:
             if not live.done:
                 if failure.code == "INTERNAL":
@@ -253,6 +272,12 @@ class EngineServer:
         name = "deadline_exceeded" if ending is Ending.DEADLINE else "cancelled"
         self._accounting.count(f"ladder_requests_{name}_total")
         self._finish(live, live.stop_failure(ending))
+        self._abandon(live)
+        # It may have been the large one that smaller ones waited behind.
+        self._run_admitted()
+
+    def _abandon(self, live: Live) -> None:
+        """Nobody wants this answer any more; a group goes on as long as it has one that somebody wants."""
         live.work.cancelled = True
         if all(member.done for member in live.group):
             if live.ticket is not None:
@@ -276,11 +301,10 @@ class EngineServer:
         if peer == self._metrics_peer:
             self._metrics_peer = None
         for live in [live for live in self._live.values() if live.peer == peer]:
-            live.done = True
-            live.work.cancelled = True
+            self._accounting.count("ladder_requests_cancelled_total")
             self._forget(live)
-            if live.task and all(member.done for member in live.group):
-                live.task.cancel()
+            self._abandon(live)
+        self._run_admitted()
 
     # Upkeep
 
@@ -292,7 +316,9 @@ class EngineServer:
     def _push_metrics_now(self) -> None:
         waiting = self._admission.waiting
         self._adapter.refresh_gauges(waiting, len(self._live) - waiting)
-        if self._metrics_peer and (samples := self._accounting.take()):
+        # Taken even when nobody asks, or the observations would pile up.
+        samples = self._accounting.take()
+        if self._metrics_peer and samples:
             self._transport.send(self._metrics_peer, Metrics(samples))
 
     async def _watch_health(self) -> None:

@@ -46,7 +46,7 @@ class Transport:
             raise ValueError(f"got {len(frames)} frames, a message has 2: peer name and body")
         try:
             return frames[0].decode(), decode_to_engine(frames[1])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"cannot read a message: {error}") from error
 
     def push(self, peer: str, delta: Delta) -> None:

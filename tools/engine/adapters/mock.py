@@ -37,8 +37,15 @@ class MockArguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 def mock_tokens(prompt: str, count: int) -> list[str]:
     """The first `count` tokens of the mock's endless answer to `prompt`: its words, over and over."""
-    words = prompt.split() or ["ok"]
-    return [f"{words[i % len(words)]} " for i in range(count)]
+    return _tokens(_words(prompt), 0, count)
+
+
+def _words(prompt: str) -> list[str]:
+    return prompt.split() or ["ok"]
+
+
+def _tokens(words: list[str], start: int, end: int) -> list[str]:
+    return [f"{words[i % len(words)]} " for i in range(start, end)]
 
 
 class _Stream:
@@ -48,17 +55,18 @@ class _Stream:
         self.work = work
         self.emit = emit
         self.starts_at = starts_at
-        self.tokens = mock_tokens(work.request.prompt, work.params.get("max_tokens", 16))
+        self.words = _words(work.request.prompt)
+        self.length: int = work.params.get("max_tokens", 16)
         self.num_input_tokens = len(work.request.prompt.split())
         self.position = 0
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def step(self, count: int) -> int:
         """Generate up to `count` tokens; returns how many it was."""
-        produced = min(count, len(self.tokens) - self.position)
-        text = "".join(self.tokens[self.position : self.position + produced])
+        produced = min(count, self.length - self.position)
+        text = "".join(_tokens(self.words, self.position, self.position + produced))
         self.position += produced
-        final = self.position == len(self.tokens)
+        final = self.position == self.length
         n = self.work.sequences
         delta = Delta(
             key=self.work.request.key,
@@ -117,9 +125,12 @@ class MockAdapter:
         while True:
             now = time.monotonic()
             for stream in list(self._streams):
+                if stream.ended.done():
+                    continue
                 if stream.work.cancelled:
-                    stream.ended.cancel()
-                elif now >= stream.starts_at and not stream.ended.done():
+                    # One of a group: the others go on.
+                    stream.ended.set_result(None)
+                elif now >= stream.starts_at:
                     self._count(stream.step(self._arguments.tokens_per_step))
             await asyncio.sleep(self._arguments.step_s or (0 if self._streams else 0.001))
 
