@@ -26,6 +26,7 @@ from tests.client.fakes.triton import (
     ensemble,
     tokenizer,
 )
+from tools.bootstrap.layout import Layout
 from tools.cli import ask
 from tools.client.address import ServerAddress
 
@@ -33,6 +34,13 @@ HOME = Path(__file__).resolve().parents[2]
 ANSWER = (Say("The sky ", 2), Say("is 蓝色", 3, input_tokens=4), Say("", 0, "stop"))
 
 Serve = Callable[..., tuple[FakeTriton, ServerAddress]]
+
+
+@pytest.fixture(autouse=True)
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that happen to run in this checkout are not looked at."""
+    layout = Layout(tmp_path)
+    monkeypatch.setattr(Layout, "of_this_checkout", lambda: layout)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from tools.client.chat.loop import Chat, ChatSettings
 from tools.client.chat.terminal import StandardTerminal, line_editing
 from tools.client.choice import default_target
 from tools.client.client import Client
+from tools.client.completion import Completion
 from tools.client.errors import ClientError
 from tools.client.question import Question, RungAnswer, RungProgress, ask_rungs
 from tools.client.record import answer_record
@@ -85,8 +86,8 @@ def ask_command(
         raise typer.BadParameter("it is empty", param_hint="QUESTION")
     if every_rung and model is not None:
         raise typer.BadParameter("--all asks every rung and --model one; give one of them")
+    target = _parse_target(model)
     endpoint = endpoint_from(url, port_base, protocol)
-    target = parse_target(model)
     sampling = sampling_parameters(
         max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=stop or (), seed=seed
     )
@@ -123,8 +124,8 @@ def chat_command(
 
     With a pipe for stdin every line is a turn, only answers go to stdout, and the exit code is 1 if one failed.
     """
+    target = _parse_target(model)
     endpoint = endpoint_from(url, port_base, protocol)
-    target = parse_target(model)
     sampling = sampling_parameters(
         max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=stop or (), seed=seed
     )
@@ -146,7 +147,7 @@ def chat_command(
             chat.run()
 
 
-def parse_target(model: str | None) -> Target | None:
+def _parse_target(model: str | None) -> Target | None:
     """The value of --model.
 
     Raises:
@@ -158,31 +159,37 @@ def parse_target(model: str | None) -> Target | None:
         raise typer.BadParameter(str(error), param_hint="--model") from error
 
 
-def print_error(console: Console, error: ClientError) -> None:
+def _print_error(console: Console, error: ClientError) -> None:
     """An error's text in red, nothing in it taken for markup."""
     console.print(Text(f"error: {error}", style="red"), soft_wrap=True)
 
 
 def _print_answer(client: Client, target: Target | None, question: Question) -> bool:
     console = Console(stderr=True)
-    written = False
     try:
         target = target or default_target(client.server)
-        with client.stream(target, question.request()) as answer:
+        completion = _stream_to_stdout(client, target, question)
+    except ClientError as error:
+        _print_error(console, error)
+        return False
+    console.print(Text(summary(completion), style="dim"), soft_wrap=True)
+    return True
+
+
+def _stream_to_stdout(client: Client, target: Target, question: Question) -> Completion:
+    on_a_new_line = True
+    with client.stream(target, question.request()) as answer:
+        try:
             for chunk in answer:
                 sys.stdout.write(chunk.text)
                 sys.stdout.flush()
-                written = written or bool(chunk.text)
-    except ClientError as error:
-        if written:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-        print_error(console, error)
-        return False
-    sys.stdout.write("\n")
-    sys.stdout.flush()
-    console.print(Text(summary(answer.completion), style="dim"), soft_wrap=True)
-    return True
+                on_a_new_line = on_a_new_line and not chunk.text
+        finally:
+            # Also after Ctrl-C or an error: what follows must not be glued to half an answer.
+            if not on_a_new_line:
+                sys.stdout.write("\n")
+                sys.stdout.flush()
+    return answer.completion
 
 
 def _print_record(client: Client, target: Target | None, question: Question) -> bool:
@@ -215,7 +222,7 @@ def _ask_all(client: Client, question: Question, *, as_json: bool) -> bool:
                 if as_json:
                     _print_rung_record(client.endpoint, question, answer)
     except ClientError as error:
-        print_error(console, error)
+        _print_error(console, error)
         return False
     if not answers:
         console.print("error: no rung of the ladder is ready; see `./ladder status`", style="red")
