@@ -59,6 +59,7 @@ def test_everything_below_the_server_is_told_where_it_belongs() -> None:
         "LD_LIBRARY_PATH": "/env/libs:/python/lib:/cuda",
         "LADDER_HOME": "/home",
         "LADDER_ENGINE_PYTHON": "/home/.ladder/env/engine/bin/python",
+        "LADDER_ENGINE_LIBRARY_PATH": "/cuda",
         "LADDER_SOCKETS": "/tmp/ladder-8100-ab",
         "LADDER_INSTANCE": "8100-ab",
         "SPT_NOENV": "1",

@@ -102,14 +102,15 @@ def _serve(request: ServerPlan, plan: LoadPlan, question: str, console: Console,
             base = request.port_base
             if detach:
                 server.detach()
-                console.print(f"Serving in the background: {_ports(base)}. Stop it: ./ladder down{_port_option(base)}")
+                stop = f"./ladder down{_port_option(base)}"
+                console.print(f"Serving in the background: {_ports(base)}. Stop it: {stop}", soft_wrap=True)
                 return
             console.print(f"Serving: {_ports(base)}. Ctrl-C stops it.")
             while True:
                 server.require_alive()
                 time.sleep(_POLL_S)
         except KeyboardInterrupt:
-            server.stop(lambda line: console.print(f"  {line}", markup=False))
+            server.stop(lambda line: console.print(Text(f"  {line}"), soft_wrap=True))
             raise
 
 

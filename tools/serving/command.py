@@ -52,6 +52,7 @@ def server_environment(
         "LD_LIBRARY_PATH": _joined([*map(str, software.libraries), variables.get("LD_LIBRARY_PATH", "")]),
         "LADDER_HOME": str(layout.home),
         "LADDER_ENGINE_PYTHON": str(layout.environment_python(ENGINE.name)),
+        "LADDER_ENGINE_LIBRARY_PATH": variables.get("LD_LIBRARY_PATH", ""),
         "LADDER_SOCKETS": instance.sockets,
         VARIABLE: instance.id,
         # setproctitle, which vLLM uses, would otherwise overwrite the environment that processes are found by.

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tools.serving.errors import ServingError
 from tools.serving.instance import Instance, InstanceFiles
@@ -14,6 +14,7 @@ from tools.serving.supervisor import KILL_AFTER_S
 from tools.serving.sweep import sweep
 
 _POLL_S = 0.05
+_REPORT_EVERY_S = 5
 # The supervisor kills tritonserver after KILL_AFTER_S, and then sweeps for some seconds.
 _GIVE_UP_S = KILL_AFTER_S + 15
 
@@ -56,24 +57,35 @@ def describe(files: InstanceFiles) -> str:
 
 
 def wait_for_end(supervisor: int, port_base: int, ended: Callable[[], bool], report: Callable[[str], None]) -> None:
-    """Returns once a supervisor that was asked to stop has ended; a Ctrl-C asks again. Raises ServingError."""
+    """Returns once a supervisor that was asked to stop has ended; a Ctrl-C asks again. For the main thread.
+
+    Raises ServingError when it does not end.
+    """
     started = time.monotonic()
-    shown = -1
-    while not ended():
-        waited = time.monotonic() - started
-        if waited > _GIVE_UP_S:
-            raise ServingError(
-                f"the supervisor (process {supervisor}) did not end within {_GIVE_UP_S} s: kill -9 {supervisor}, "
-                f"then ./ladder down --port-base {port_base}"
-            )
-        if int(waited) > shown:
-            shown = int(waited)
-            report(f"stopping the server at port base {port_base}: requests in flight are finished first ({shown} s)")
-        try:
+    report(f"stopping the server at port base {port_base}; Ctrl-C again does not wait for requests in flight")
+    next_report = _REPORT_EVERY_S
+    with _interruption_asking_again(supervisor):
+        while not ended():
+            waited = time.monotonic() - started
+            if waited > _GIVE_UP_S:
+                raise ServingError(
+                    f"the supervisor (process {supervisor}) did not end within {_GIVE_UP_S} s: kill -9 {supervisor}, "
+                    f"then ./ladder down --port-base {port_base}"
+                )
+            if waited > next_report:
+                report(f"still stopping after {next_report} s, until {KILL_AFTER_S} s at most")
+                next_report += _REPORT_EVERY_S
             time.sleep(_POLL_S)
-        except KeyboardInterrupt:
-            # Asked twice, the supervisor does not wait for requests in flight.
-            _ask_to_stop(supervisor)
+
+
+@contextlib.contextmanager
+def _interruption_asking_again(supervisor: int) -> Iterator[None]:
+    # Asked twice, the supervisor does not wait for requests in flight.
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: _ask_to_stop(supervisor))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _ask_to_stop(supervisor: int) -> None:
