@@ -96,8 +96,10 @@ class EngineProcess:
 
 def _engine_environment(extra: Mapping[str, str], root: Path) -> dict[str, str]:
     environment = dict(os.environ)
-    # The server's library path holds its own copies of common libraries, which are not the engine's.
+    # The server's library path may hold its own copies of common libraries: the engine has one to itself, or none.
     environment.pop("LD_LIBRARY_PATH", None)
+    if library_path := environment.get("LADDER_ENGINE_LIBRARY_PATH"):
+        environment["LD_LIBRARY_PATH"] = library_path
     environment.pop("PYTHONHOME", None)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), environment.get("PYTHONPATH")]))
     environment["PYTHONUNBUFFERED"] = "1"
