@@ -23,7 +23,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str]) -> int:
     """Runs one command line, returns the exit code: 0, 1 for an error, 2 for a wrong command line, 130 for Ctrl-C."""
     try:
-        return _run(arguments, Layout.of_this_checkout())
+        return run(arguments, Layout.of_this_checkout())
     except BootstrapError as error:
         print(f"ladder: error: {error}", file=sys.stderr)
         return 1
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         return INTERRUPTED
 
 
-def _run(arguments: Sequence[str], layout: Layout) -> int:
+def run(arguments: Sequence[str], layout: Layout) -> int:
     if not arguments or arguments[0] in HELP_FLAGS | {"help"}:
         print(general_help())
         return 0

@@ -23,9 +23,10 @@ class _Job:
 class Progress:
     """Phases of named jobs. `set` may be called from any thread, `draw` from one."""
 
-    def __init__(self, stream: TextIO = sys.stderr) -> None:
-        self._stream = stream
-        self._live = stream.isatty()
+    def __init__(self, stream: TextIO | None = None) -> None:
+        """`stream` is standard error unless given."""
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
         self._jobs: dict[str, _Job] = {}
         self._guard = threading.Lock()
         self._lines_drawn = 0
