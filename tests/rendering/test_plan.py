@@ -251,6 +251,7 @@ def test_the_baseline_has_the_profiles_dynamic_batching(shipped: Profile) -> Non
     assert isinstance(variant, BaselineVariant)
     expected = variant.dynamic_batching
     assert config.backend == "python"
+    assert parameter(config, "REPORT_CUSTOM_METRICS") == "true"
     assert config.model_transaction_policy.decoupled
     assert config.max_batch_size == expected.max_batch_size == 8
     batching, policy = config.dynamic_batching, expected.default_queue_policy

@@ -63,7 +63,6 @@ def _targets(profile: Profile) -> Iterator[Target]:
 
 def _baseline(profile: Profile, name: str, variant: BaselineVariant) -> Iterator[Target]:
     folder = MODEL_REPOSITORY / name
-    parameters = _limit_parameters(profile.limits_of(variant)) | _environment_parameter(profile.environment_of(variant))
     yield Target(
         folder / "config.pbtxt",
         "llm_baseline/config.pbtxt.j2",
@@ -72,7 +71,7 @@ def _baseline(profile: Profile, name: str, variant: BaselineVariant) -> Iterator
             "variant": variant,
             "inputs": contract.BASELINE_INPUTS,
             "outputs": contract.BASELINE_OUTPUTS,
-            "parameters": parameters,
+            "parameters": _engine_parameters(profile, variant),
         },
     )
     for number, version in variant.versions.items():
@@ -83,11 +82,6 @@ def _baseline(profile: Profile, name: str, variant: BaselineVariant) -> Iterator
 
 def _vllm(profile: Profile, name: str, variant: VllmVariant) -> Iterator[Target]:
     folder = MODEL_REPOSITORY / name
-    parameters = {
-        "REPORT_CUSTOM_METRICS": "true",
-        **_limit_parameters(profile.limits_of(variant)),
-        **_environment_parameter(profile.environment_of(variant)),
-    }
     yield Target(
         folder / "config.pbtxt",
         "llm_vllm/config.pbtxt.j2",
@@ -96,7 +90,7 @@ def _vllm(profile: Profile, name: str, variant: VllmVariant) -> Iterator[Target]
             "variant": variant,
             "inputs": contract.VLLM_INPUTS,
             "outputs": contract.VLLM_OUTPUTS,
-            "parameters": parameters,
+            "parameters": _engine_parameters(profile, variant),
         },
     )
     for number, arguments in variant.versions.items():
@@ -152,6 +146,14 @@ def _python_version(folder: PurePosixPath, arguments: Mapping[str, Any], module:
     yield Target(folder / "model.json", "model.json.j2", {"arguments": arguments})
     yield Target(folder / "model.py", "model.py.j2", {"module": module})
     yield Target(folder / BYTECODE_BLOCK, "bytecode_block.j2", {})
+
+
+def _engine_parameters(profile: Profile, variant: BaselineVariant | VllmVariant) -> dict[str, str]:
+    return {
+        "REPORT_CUSTOM_METRICS": "true",
+        **_limit_parameters(profile.limits_of(variant)),
+        **_environment_parameter(profile.environment_of(variant)),
+    }
 
 
 def _limit_parameters(limits: Limits) -> dict[str, str]:
