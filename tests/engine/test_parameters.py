@@ -167,16 +167,13 @@ def test_words_that_are_no_json_are_refused(word: str) -> None:
 @pytest.mark.parametrize("source", SOURCES)
 def test_malformed_json_is_refused_with_its_place(source: str) -> None:
     assert refusal('{"max_tokens": 5', source) == (
-        f"\"{source}\" is not valid JSON (Expecting ',' delimiter: line 1 column 17 (char 16)): "
-        '"{\\"max_tokens\\": 5"'
+        f'"{source}" is not valid JSON (Expecting \',\' delimiter: line 1 column 17 (char 16)): "{{\\"max_tokens\\": 5"'
     )
 
 
 @pytest.mark.parametrize("text", ["[]", "3", '"n"', "null", "true"])
 def test_anything_but_an_object_is_refused(text: str) -> None:
-    assert refusal(text) == (
-        f'"sampling_parameters" must be a JSON object such as {{"max_tokens": 64}}, got {text}'
-    )
+    assert refusal(text) == (f'"sampling_parameters" must be a JSON object such as {{"max_tokens": 64}}, got {text}')
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,11 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # Ctrl-C in the terminal is for the server: it drains its engines through their sockets.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    launch = msgspec.json.decode(sys.stdin.buffer.readline(), type=EngineLaunch)
+    try:
+        launch = msgspec.json.decode(sys.stdin.buffer.readline(), type=EngineLaunch)
+    except msgspec.DecodeError as error:
+        log.error("standard input must hold one line, an EngineLaunch as JSON: %s", error)  # noqa: TRY400 - as below
+        return 2
     threading.Thread(target=_end_with_stub, name="lifeline", daemon=True).start()
     try:
         asyncio.run(serve(launch))

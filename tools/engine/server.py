@@ -126,6 +126,7 @@ class EngineServer:
             case Ping(nonce):
                 self._transport.send(peer, Pong(nonce))
             case Drain(grace_s):
+                self._draining = True
                 self._spawn(self._drain(grace_s))
             case Tokenize():
                 self._transport.send(peer, self._adapter.tokenize(message))
@@ -332,10 +333,10 @@ class EngineServer:
         The process stays until its stub says `Drain`, for only then does Triton know that the streams have ended.
         """
         if not self._draining:
+            self._draining = True
             self._spawn(self._finish_all(grace_s))
 
     async def _finish_all(self, grace_s: float) -> None:
-        self._draining = True
         until = time.monotonic() + grace_s
         while self._live and time.monotonic() < until:  # noqa: ASYNC110 - an event per request costs more than a poll
             await asyncio.sleep(0.02)

@@ -1,6 +1,7 @@
 """vLLM's AsyncLLM behind the adapter's border. The only module that imports vLLM, so all it needs of it is here.
 
-Written against vLLM 0.23 and 0.32. What differs between them: `_CLIENT_ERRORS` and what `_invalid_argument` reads.
+Written against vLLM 0.23 and 0.32, which differ here in the base class of client errors (`_CLIENT_ERRORS`) and in how
+the scheduler counts what waits (`_SchedulerStats`).
 """
 
 from __future__ import annotations
@@ -291,7 +292,8 @@ class _SchedulerStats:
 
     def record(self, scheduler: Any, iteration: Any) -> None:
         if scheduler is not None:
-            self.waiting = scheduler.num_waiting_reqs
+            # 0.32 counts apart those that wait for something other than room, such as a grammar being compiled.
+            self.waiting = scheduler.num_waiting_reqs + getattr(scheduler, "num_skipped_waiting_reqs", 0)
             self.kv_cache_usage = scheduler.kv_cache_usage
             self.accounting.count("vllm:prefix_cache_queries_total", scheduler.prefix_cache_stats.queries)
             self.accounting.count("vllm:prefix_cache_hits_total", scheduler.prefix_cache_stats.hits)
