@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import threading
 from collections import deque
@@ -73,7 +75,9 @@ class Runner:
         with self._guard:
             self._stopped = True
             for process in self._running:
-                process.terminate()
+                # With what it has started: `python -m venv` runs ensurepip in a process of its own.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
 
     def _start(self, command: Sequence[str | Path]) -> subprocess.Popen[str]:
         with self._guard:
