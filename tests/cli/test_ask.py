@@ -199,6 +199,9 @@ def test_every_rung_in_a_table(serve: Serve) -> None:
     assert result.stdout.count("The sky is 蓝色") == 4
     for rung in ("v0", "v1", "v1b", "v2"):
         assert f" {rung} " in result.stdout
+    assert result.stderr.startswith(
+        "  v0 llm_baseline:1 warming up\n  v0 llm_baseline:1 answered\n  v1 llm_baseline:2 "
+    )
 
 
 def test_no_rung_is_ready(serve: Serve) -> None:

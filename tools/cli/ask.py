@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.status import Status
 from rich.text import Text
 
 from tools.bootstrap.layout import Layout
 from tools.cli.connection import PortBaseOption, ProtocolOption, UrlOption, endpoint_from
+from tools.cli.rung_progress import rung_progress
 from tools.client.address import Endpoint
-from tools.client.answers_table import answers_table, shortened, summary
+from tools.client.answers_table import answers_table, summary
 from tools.client.chat.commands import HELP
 from tools.client.chat.loop import Chat, ChatSettings
 from tools.client.chat.terminal import StandardTerminal, line_editing
@@ -20,14 +20,13 @@ from tools.client.choice import default_target
 from tools.client.client import Client
 from tools.client.completion import Completion
 from tools.client.errors import ClientError
-from tools.client.question import Question, RungAnswer, RungProgress, ask_rungs
+from tools.client.question import Question, RungAnswer, ask_rungs
 from tools.client.record import answer_record
 from tools.client.request import Target
 from tools.client.rungs import rung_of
 from tools.client.sampling import sampling_parameters
 
 _FAILED = 1
-_PROGRESS_WIDTH = 80
 
 ModelOption = Annotated[
     str | None,
@@ -216,8 +215,8 @@ def _ask_all(client: Client, question: Question, *, as_json: bool) -> bool:
     console = Console(stderr=True)
     answers: list[RungAnswer] = []
     try:
-        with console.status("Looking for rungs") as status:
-            for answer in ask_rungs(client, question, lambda progress: _show(status, progress)):
+        with rung_progress(console) as show:
+            for answer in ask_rungs(client, question, show):
                 answers.append(answer)
                 if as_json:
                     _print_rung_record(client.endpoint, question, answer)
@@ -230,12 +229,6 @@ def _ask_all(client: Client, question: Question, *, as_json: bool) -> bool:
     if not as_json:
         Console().print(answers_table(answers))
     return all(answer.error is None for answer in answers)
-
-
-def _show(status: Status, progress: RungProgress) -> None:
-    stage = progress.stage.name.lower().replace("_", " ")
-    tail = shortened(progress.text[-_PROGRESS_WIDTH:], _PROGRESS_WIDTH)
-    status.update(Text(f"{progress.rung.label} {progress.rung.target} {stage}  {tail}"))
 
 
 def _print_rung_record(endpoint: Endpoint, question: Question, answer: RungAnswer) -> None:

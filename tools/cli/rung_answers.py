@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.status import Status
 from rich.text import Text
 
-from tools.client.address import ServerAddress
+from tools.client.address import Protocol, ServerAddress
 from tools.client.answers_table import answers_table, shortened
+from tools.client.client import Client
 from tools.client.errors import ClientError
-from tools.client.question import RungProgress, Stage, ask_every_rung
+from tools.client.question import Question, RungProgress, Stage, ask_rungs
+from tools.client.rungs import rungs_among
+from tools.client.sampling import GREEDY
 
 _MAX_TOKENS = 48
 _PROGRESS_WIDTH = 80
 
 
-def ask_and_print(address: ServerAddress, question: str, console: Console) -> None:
-    """Asks and prints; a rung that fails has its error in the table."""
-    console.print(Text(f"Asking every rung: {question}"))
+def ask_and_print(address: ServerAddress, text: str, console: Console) -> None:
+    """Asks and prints; the table goes to stdout, progress to `console`. A rung that fails has its error in the table."""
+    question = Question(text, sampling={**GREEDY, "max_tokens": _MAX_TOKENS})
     try:
-        with console.status("looking for rungs") as status:
-
-            def show(progress: RungProgress) -> None:
-                stage = progress.stage.name.lower().replace("_", " ")
-                head = f"{progress.rung.label} {progress.rung.target} {stage}"
-                status.update(Text(f"{head}  {shortened(progress.text[-_PROGRESS_WIDTH:], _PROGRESS_WIDTH)}"))
-                if not console.is_terminal and progress.stage in (Stage.WARMING_UP, Stage.ANSWERED, Stage.FAILED):
-                    console.print(f"  {head}", markup=False)
-
-            answers = ask_every_rung(address, question, _MAX_TOKENS, show)
+        with Client(address.endpoint(Protocol.GRPC)) as client:
+            if not rungs_among(client.server.ready_targets()):
+                return
+            console.print(Text(f"Asking every rung: {text}"), soft_wrap=True)
+            with console.status("") as status:
+                answers = list(ask_rungs(client, question, lambda progress: _show(progress, status, console)))
     except ClientError as error:
         console.print(Text(f"error: {error}", style="red"), soft_wrap=True)
         return
-    if answers:
-        Console(highlight=False).print(answers_table(answers))
-    else:
-        console.print("None of the served models is a rung of the ladder: nothing was asked.")
+    Console(highlight=False).print(answers_table(answers))
+
+
+def _show(progress: RungProgress, status: Status, console: Console) -> None:
+    head = f"{progress.rung.label} {progress.rung.target} {progress.stage.name.lower().replace('_', ' ')}"
+    status.update(Text(f"{head}  {shortened(progress.text[-_PROGRESS_WIDTH:], _PROGRESS_WIDTH)}"))
+    # Elsewhere than on a terminal a status is not shown; each step is then a line.
+    if not console.is_terminal and progress.stage is not Stage.ANSWERING:
+        console.print(Text(f"  {head}"), soft_wrap=True)
