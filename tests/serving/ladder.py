@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -95,7 +96,7 @@ def assert_nothing_left(port_base: int) -> None:
     mark = re.compile(rb"LADDER_INSTANCE=%d-[0-9a-f]+\0" % port_base)
     assert wait_for(lambda: not _processes_with(mark)), f"left: {_processes_with(mark)}"
     assert list(Path("/dev/shm").glob(f"ladder-{port_base}-*")) == []
-    assert list(Path("/tmp").glob(f"ladder-{port_base}-*")) == []
+    assert list(Path(tempfile.gettempdir()).glob(f"ladder-{port_base}-*")) == []
     for port in range(port_base, port_base + 3):
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", port)) != 0, f"something listens on port {port}"

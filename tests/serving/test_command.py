@@ -66,6 +66,12 @@ def test_everything_below_the_server_is_told_where_it_belongs() -> None:
     }
 
 
+def test_a_user_may_bring_an_interpreter_for_engines() -> None:
+    users = {"LADDER_ENGINE_PYTHON": "/cuda/bin/python"}
+    environment = server_environment(INSTANCE, SOFTWARE, Layout(Path("/home")), users)
+    assert environment["LADDER_ENGINE_PYTHON"] == "/cuda/bin/python"
+
+
 @pytest.fixture
 def software(tmp_path: Path) -> ServerSoftware:
     python = tmp_path / "wheel" / "backends" / "python"

@@ -19,7 +19,7 @@ _PROGRESS_WIDTH = 80
 
 
 def ask_and_print(address: ServerAddress, text: str, console: Console) -> None:
-    """Asks and prints; the table goes to stdout, progress to `console`. A rung that fails has its error in the table."""
+    """Asks and prints: progress to `console`, the table to stdout. A rung that fails has its error in the table."""
     question = Question(text, sampling={**GREEDY, "max_tokens": _MAX_TOKENS})
     try:
         with Client(address.endpoint(Protocol.GRPC)) as client:

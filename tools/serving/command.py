@@ -15,6 +15,8 @@ from tools.serving.supervisor import DRAIN_S
 from tools.serving.sweep import VARIABLE
 
 LOOPBACK = "127.0.0.1"
+# The interpreter engines run on; a user sets it to bring vLLM's CUDA build.
+ENGINE_PYTHON = "LADDER_ENGINE_PYTHON"
 
 
 def server_command(instance: Instance, software: ServerSoftware, backends: Path) -> tuple[str, ...]:
@@ -51,7 +53,7 @@ def server_environment(
         "PATH": _joined([str(software.bin), variables.get("PATH", os.defpath)]),
         "LD_LIBRARY_PATH": _joined([*map(str, software.libraries), variables.get("LD_LIBRARY_PATH", "")]),
         "LADDER_HOME": str(layout.home),
-        "LADDER_ENGINE_PYTHON": str(layout.environment_python(ENGINE.name)),
+        ENGINE_PYTHON: variables.get(ENGINE_PYTHON) or str(layout.environment_python(ENGINE.name)),
         "LADDER_ENGINE_LIBRARY_PATH": variables.get("LD_LIBRARY_PATH", ""),
         "LADDER_SOCKETS": instance.sockets,
         VARIABLE: instance.id,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tools.lint.findings import LintReport
 from tools.lint.linter import lint_repositories
 from tools.rendering.files import RenderReport, render
 from tools.rendering.plan import REPOSITORIES
+from tools.serving.command import ENGINE_PYTHON
+from tools.serving.errors import ServingError
 from tools.spec.loading import DEFAULT_PROFILE
 from tools.spec.profile import Profile
 from tools.spec.variants import BaselineVariant
@@ -27,7 +30,8 @@ class Prepared:
 
 
 def prepare(profile: Profile, layout: Layout, report: Callable[[str], None]) -> Prepared:
-    """Makes artifacts, renders, lints; `report` gets each step. Raises ArtifactError and RenderError."""
+    """Makes artifacts, renders, lints; `report` gets each step. Raises ServingError, ArtifactError and RenderError."""
+    check_engine(profile, os.environ)
     for path in needed_artifacts(profile):
         report(path)
         provide(layout.home / path, profile.model.display_name, layout, lambda phase: report(f"making it: {phase}"))
@@ -37,6 +41,15 @@ def prepare(profile: Profile, layout: Layout, report: Callable[[str], None]) -> 
     report("linting them")
     repositories = tuple(root / repository for repository in REPOSITORIES)
     return Prepared(repositories, rendered, lint_repositories(repositories))
+
+
+def check_engine(profile: Profile, variables: Mapping[str, str]) -> None:
+    """Raises ServingError for a profile that needs a GPU build of vLLM where nobody has named one."""
+    if profile.target.accelerator == "cuda" and not variables.get(ENGINE_PYTHON):
+        raise ServingError(
+            f'profile "{profile.name}" is for NVIDIA GPUs, and the engine environment holds vLLM\'s CPU build: set '
+            f"{ENGINE_PYTHON} to an interpreter that has vLLM for CUDA, msgspec and pyzmq, or use docker/compose.yaml"
+        )
 
 
 def rendering_root(profile: Profile, layout: Layout) -> Path:
