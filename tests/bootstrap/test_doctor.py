@@ -151,7 +151,7 @@ def test_cpu_flags(flags: str, level: str, message: str, monkeypatch: pytest.Mon
     assert message in finding.message
 
 
-@pytest.mark.parametrize(("available", "level"), [(20, "ok"), (8, "warn"), (2, "fail")])
+@pytest.mark.parametrize(("available", "level"), [(20, "ok"), (7, "warn"), (2, "fail")])
 def test_memory(available: int, level: str) -> None:
     meminfo = f"MemTotal:       24000000 kB\nMemAvailable:   {available}000000 kB\n"
     finding = system.memory_is_enough(meminfo)

@@ -124,4 +124,6 @@ def _role(command: list[str]) -> str:
         return f"stub of {model} version {version}"
     if "tools.engine" in command:
         return "engine"
+    if any("multiprocessing.resource_tracker" in argument for argument in command):
+        return "resource tracker of an engine"
     return program or "ended"
