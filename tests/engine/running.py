@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -55,9 +56,12 @@ class Engine:
         await asyncio.wait_for(asyncio.shield(self.task), NEVER_S)
 
 
+NO_LIMITS = Limits()
+
+
 @asynccontextmanager
 async def serving(
-    socket: str, arguments: dict[str, Any] | None = None, limits: Limits = Limits(), adapter: MockAdapter | None = None
+    socket: str, arguments: dict[str, Any] | None = None, limits: Limits = NO_LIMITS, adapter: MockAdapter | None = None
 ) -> AsyncIterator[Engine]:
     """Serve; afterwards a drain must end the server, unless it has ended already."""
     engine = Engine(socket, adapter or MockAdapter(arguments or {}), limits)
@@ -77,14 +81,12 @@ async def serving(
 def request(key: int, prompt: str = "one two three", **fields: Any) -> Request:
     """A streamed request; `max_tokens` and `n` go into its parameters."""
     numbers = {name: fields.pop(name) for name in ("max_tokens", "n") if name in fields}
-    pairs = ", ".join(f'"{name}": {value}' for name, value in numbers.items())
-    return Request(
-        key, fields.pop("request_id", ""), prompt, **{"parameters": f"{{{pairs}}}", "stream": True, **fields}
-    )
+    defaults = {"parameters": json.dumps(numbers), "stream": True, "request_id": ""}
+    return Request(key=key, prompt=prompt, **{**defaults, **fields})
 
 
 async def eventually(holds: Any) -> None:
     """Wait in the event loop until `holds()` is true."""
     async with asyncio.timeout(NEVER_S):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - what it waits for has no event
             await asyncio.sleep(0.005)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import invalid
+from .json_text import read_json
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class EmbeddingRequest:
     def parse(cls, text: str) -> EmbeddingRequest:
         """Read {"input": text or token ids, "pooling_params": {"dimensions": n or [n]}}. Raises RequestError."""
         try:
-            parsed = json.loads(text)
+            parsed = read_json(text)
         except (ValueError, RecursionError) as error:
             raise invalid(f'"embedding_request" is not valid JSON: {error}') from error
         if not isinstance(parsed, dict):

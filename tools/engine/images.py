@@ -15,7 +15,7 @@ def decode_images(encoded: list[bytes]) -> list[Any]:
     if not encoded:
         return []
     try:
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise RequestError("UNSUPPORTED", '"image" needs the package "pillow" in the engine\'s environment') from error
     images = []
@@ -26,6 +26,10 @@ def decode_images(encoded: list[bytes]) -> list[Any]:
             raise invalid(f'"image" element {index} is no base64 image ({error}): URLs are not fetched') from error
         try:
             images.append(Image.open(io.BytesIO(content)).convert("RGB"))
+        except UnidentifiedImageError:
+            raise invalid(
+                f'"image" element {index} cannot be read as an image: it is in no format that Pillow knows'
+            ) from None
         except Exception as error:  # each of Pillow's readers has exceptions of its own for a broken file
             raise invalid(f'"image" element {index} cannot be read as an image: {error}') from error
     return images

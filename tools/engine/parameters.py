@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from .errors import RequestError, invalid
+from .json_text import read_json
 
 JsonType = Literal["integer", "number", "boolean", "string", "strings", "integers", "object", "any"]
 
@@ -125,27 +126,12 @@ def check(name: str, value: object, rule: Rule) -> object:
 
 def _object(text: str, source: str) -> dict[str, Any]:
     try:
-        parsed = _read_json(text)
+        parsed = read_json(text)
     except (ValueError, RecursionError) as error:
         raise invalid(f'"{source}" is not valid JSON ({error}): {_shown(text)}') from error
     if not isinstance(parsed, dict):
         raise invalid(f'"{source}" must be a JSON object such as {{"max_tokens": 64}}, got {_shown(parsed)}')
     return parsed
-
-
-def _read_json(text: str) -> Any:
-    """Raises ValueError also for what Python's reader lets pass: NaN, Infinity and half a surrogate pair."""
-    parsed = json.loads(text, parse_constant=_no_constant)
-    if "\\u" in text:
-        try:
-            json.dumps(parsed, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError("half a surrogate pair is no character, send both halves") from None
-    return parsed
-
-
-def _no_constant(word: str) -> float:
-    raise ValueError(f"{word} is no JSON number")
 
 
 def _is_foreign(name: str) -> bool:
@@ -211,7 +197,7 @@ def _integers(value: object) -> object:
 def _json_object(value: object) -> object:
     if isinstance(value, str):
         try:
-            value = _read_json(value)
+            value = read_json(value)
         except (ValueError, RecursionError):
             return _WRONG
     return value if isinstance(value, dict) else _WRONG

@@ -7,6 +7,7 @@ the scheduler counts what waits (`_SchedulerStats`).
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 from collections.abc import AsyncGenerator, Sequence
@@ -53,12 +54,13 @@ _LONG_PROMPT = 4096
 
 @dataclass(frozen=True)
 class _Generation:
-    """What `prepare` makes of a request: either `sampling` or `embedding` is set."""
+    """What `prepare` makes of a request: either `sampling` or `embedding` is set. `logprobs`: whether to send them."""
 
     sampling: SamplingParams | None
     lora: LoRARequest | None
     embedding: EmbeddingRequest | None
     images: list[Any]
+    logprobs: bool
 
 
 class VllmAdapter:
@@ -75,6 +77,7 @@ class VllmAdapter:
         self._tasks: tuple[str, ...] = ()
         self._max_model_len = 0
         self._vocab_size = 0
+        self._takes_images = False
         self._accounting = Accounting()
 
     async def start(self, accounting: Accounting) -> EngineInfo:
@@ -94,6 +97,7 @@ class VllmAdapter:
         config = self._engine.vllm_config
         self._max_model_len = config.model_config.max_model_len
         self._vocab_size = config.model_config.get_vocab_size()
+        self._takes_images = config.model_config.is_multimodal_model
         return EngineInfo(
             f"vllm {vllm_version}",
             self._max_model_len,
@@ -108,20 +112,29 @@ class VllmAdapter:
             raise RequestError("UNSUPPORTED", 'this model only embeds: send an "embedding_request"')
         parameters = parse_parameters(request.parameters, request.parameters_source, self._rules)
         lora = self._loras.find(parameters.pop("lora_name", None))
+        with_logprobs = parameters.get("logprobs") is not None
+        if request.flags.cumulative_logprob and not with_logprobs:
+            # vLLM adds up only what it computes: 0 is the generated token alone.
+            parameters["logprobs"] = 0
         sampling = _sampling_params(parameters)
+        if request.images and not self._takes_images:
+            raise RequestError("UNSUPPORTED", '"image" was sent, but this model takes text only')
         if request.token_ids is not None:
             self._check_tokens(request.token_ids, "input_ids")
         elif not request.prompt:
             raise invalid('"text_input" is empty: a prompt needs at least one character')
         lora_request = LoRARequest(*lora) if lora else None
-        return _Generation(sampling, lora_request, None, decode_images(request.images)), sampling.n
+        images = decode_images(request.images)
+        return _Generation(sampling, lora_request, None, images, with_logprobs), sampling.n
 
     def _prepare_embedding(self, request: Request) -> _Generation:
         if "embed" not in self._tasks:
             raise RequestError(
-                "UNSUPPORTED", f"this model does not embed: it supports {', '.join(sorted(self._tasks))}"
+                "UNSUPPORTED",
+                f'"embedding_request" was sent, but this model does not embed: it supports '
+                f"{', '.join(sorted(self._tasks))}",
             )
-        return _Generation(None, None, EmbeddingRequest.parse(request.embedding or ""), [])
+        return _Generation(None, None, EmbeddingRequest.parse(request.embedding or ""), [], logprobs=False)
 
     def _check_tokens(self, ids: Sequence[int], name: str) -> None:
         if not ids:
@@ -164,11 +177,11 @@ class VllmAdapter:
             lora_request=params.lora,
             priority=work.priority if self._has_priorities() else 0,
         )
-        n, with_logprobs = params.sampling.n, params.sampling.logprobs is not None
+        n, with_cumulative = params.sampling.n, params.sampling.logprobs is not None
         async for output in outputs:
             if output.finished and output.metrics and output.metrics.scheduled_ts:
                 work.queued_s = max(0.0, output.metrics.scheduled_ts - output.metrics.queued_ts)
-            emit(work, _delta(work.request.key, output, n, with_logprobs))
+            emit(work, _delta(work.request.key, output, n, with_cumulative, params.logprobs))
 
     def _has_priorities(self) -> bool:
         return bool(self._arguments.get("scheduling_policy") == "priority")
@@ -235,11 +248,13 @@ def _rules(limits: Limits) -> dict[str, Rule]:
 
 def _sampling_params(parameters: dict[str, Any]) -> SamplingParams:
     structured = parameters.pop("structured_outputs", None)
+    if structured is not None:
+        _check_structured(structured)
     bias = parameters.pop("logit_bias", None)
     try:
         return SamplingParams(
             **parameters,
-            structured_outputs=StructuredOutputsParams(**structured) if structured else None,
+            structured_outputs=StructuredOutputsParams(**structured) if structured is not None else None,
             logit_bias={int(token): float(value) for token, value in bias.items()} if bias else None,
             output_kind=RequestOutputKind.DELTA,
         )
@@ -247,7 +262,19 @@ def _sampling_params(parameters: dict[str, Any]) -> SamplingParams:
         raise invalid(f"vLLM refuses the sampling parameters: {error}") from error
 
 
-def _delta(key: int, output: Any, n: int, with_logprobs: bool) -> Delta:
+def _check_structured(structured: dict[str, Any]) -> None:
+    """vLLM itself passes over a key that it does not know. Raises RequestError."""
+    known = [name for name in inspect.signature(StructuredOutputsParams).parameters if not name.startswith("_")]
+    for name in structured:
+        if name not in known:
+            raise invalid(
+                f'sampling parameter "structured_outputs" has the key "{name}": known ones are {", ".join(known)}'
+            )
+    if not any(value is not None for value in structured.values()):
+        raise invalid(f'sampling parameter "structured_outputs" is empty: give it one of {", ".join(known)}')
+
+
+def _delta(key: int, output: Any, n: int, with_cumulative: bool, with_logprobs: bool) -> Delta:
     """One RequestOutput of kind DELTA: it holds only those sequences that have something new."""
     texts, counts = [""] * n, [0] * n
     reasons: list[str | None] = [None] * n
@@ -268,7 +295,7 @@ def _delta(key: int, output: Any, n: int, with_logprobs: bool) -> Delta:
         reasons,
         len(output.prompt_token_ids or ()),
         output.finished,
-        cumulative if with_logprobs else None,
+        cumulative if with_cumulative else None,
         logprobs if with_logprobs else None,
     )
 
