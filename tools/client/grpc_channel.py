@@ -42,11 +42,13 @@ def open_channel(endpoint: Endpoint) -> Channel:
     return grpc.insecure_channel(endpoint.authority, options=_OPTIONS)
 
 
-def open_async_channel(endpoint: Endpoint) -> Channel:
-    """A channel for the running event loop."""
+def open_async_channel(endpoint: Endpoint, *options: tuple[str, int]) -> Channel:
+    """A channel for the running event loop; `options` are gRPC's, in addition to the client's own."""
     if endpoint.tls:
-        return grpc.aio.secure_channel(endpoint.authority, grpc.ssl_channel_credentials(), options=_OPTIONS)
-    return grpc.aio.insecure_channel(endpoint.authority, options=_OPTIONS)
+        return grpc.aio.secure_channel(
+            endpoint.authority, grpc.ssl_channel_credentials(), options=(*_OPTIONS, *options)
+        )
+    return grpc.aio.insecure_channel(endpoint.authority, options=(*_OPTIONS, *options))
 
 
 def from_rpc_error(error: Any, endpoint: Endpoint, target: Target | None, deadline_s: float | None) -> ClientError:

@@ -1,0 +1,184 @@
+"""What the vLLM backend carries, measured with an engine that generates without computing.
+
+tritonserver, the stub, the engine process and the sockets between them are the real ones, and so is the model's config,
+but for one parameter that chooses the mock engine. What is measured is therefore everything but the model.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from tools.bootstrap.layout import Layout
+from tools.bootstrap.processes import isolated
+from tools.client.address import Protocol
+from tools.client.server_info import ServerInfo
+from tools.serving.server import Server
+from tools.spec.profile import Profile
+
+from .child import Child
+from .cpu_time import ROLES, processes_by_role
+from .deployment import Report, serving
+from .figures import Figures, FigureTable
+from .machine import Machine
+from .mock_repository import vllm_model, write_mock_repository
+from .spread import Spread
+from .workload import Load, ServedLoad, Tally
+
+# Enough that one connection's flow control does not hold the others back, few enough to cost next to nothing.
+_CONNECTIONS = 8
+_WARM_UP_S = 0.5
+# The server's own deadline for a request is the profile's; this one only ends what hangs.
+_PATIENCE_S = 120.0
+
+
+class BackendSettings(BaseModel):
+    """`step_s` is the time between two steps of the engine, 0 for as fast as it can; `tokens` are per request."""
+
+    model_config = ConfigDict(frozen=True)
+
+    profile: str
+    streams: tuple[int, ...]
+    tokens: int
+    step_s: float
+    seconds: float
+    repeats: int
+
+
+class BackendRow(BaseModel):
+    """One concurrency. CPU time is in microseconds, by role: stub, server, engine, client."""
+
+    model_config = ConfigDict(frozen=True)
+
+    streams: int
+    tokens_per_s: Spread
+    responses_per_s: Spread
+    tokens_per_response: Spread
+    cpu_us_per_token: dict[str, Spread]
+    cpu_us_per_response: dict[str, Spread]
+
+
+class BackendReport(BaseModel):
+    """Everything that was measured, and on what."""
+
+    model_config = ConfigDict(frozen=True)
+
+    machine: Machine
+    settings: BackendSettings
+    rows: tuple[BackendRow, ...]
+
+
+def bench_backend(
+    profile: Profile, settings: BackendSettings, layout: Layout, report: Report, port_base: int | None = None
+) -> BackendReport:
+    """Serve the mock and measure it. `report` gets each step.
+
+    Raises BenchmarkError when a measurement fails, ServingError when the server cannot be started.
+    """
+    model = vllm_model(profile)
+    arguments = {"step_s": settings.step_s, "max_num_seqs": max(settings.streams)}
+    with tempfile.TemporaryDirectory(prefix="ladder-bench-") as name:
+        folder = Path(name)
+        write_mock_repository(folder / "models", profile, model, arguments)
+        with (
+            serving(folder / "models", model, port_base, layout, report) as server,
+            flood_process(layout, folder / "flood.log") as flood,
+        ):
+            with ServerInfo.at(server.address.endpoint(Protocol.GRPC)) as info:
+                machine = Machine.here(info.metadata().version)
+            rows = _measure(settings, lambda load: _tally(flood, server, model, load), report)
+    return BackendReport(machine=machine, settings=settings, rows=rows)
+
+
+def flood_process(layout: Layout, log: Path) -> Child:
+    """The load generator, in the interpreter that runs this."""
+    command = [sys.executable, "-X", "utf8", "-m", "tools.benchmark.flood"]
+    return Child(command, layout.home, isolated(os.environ), log)
+
+
+def _tally(flood: Child, server: Server, model: str, load: Load) -> Tally:
+    order = ServedLoad(
+        load=load,
+        port=server.address.grpc_port,
+        model=model,
+        connections=_CONNECTIONS,
+        processes=processes_by_role(server.instance.id),
+    )
+    return flood.measure(order, load.seconds + _PATIENCE_S)
+
+
+def _measure(settings: BackendSettings, measure: Callable[[Load], Tally], report: Report) -> tuple[BackendRow, ...]:
+    tallies: defaultdict[int, list[Tally]] = defaultdict(list)
+    report("warming up")
+    measure(Load(streams=max(settings.streams), tokens=settings.tokens, seconds=_WARM_UP_S))
+    # Repeats are the outer loop: what else the machine does meanwhile then falls on every concurrency alike.
+    for repeat in range(1, settings.repeats + 1):
+        for streams in settings.streams:
+            report(f"repeat {repeat} of {settings.repeats}, {streams} streams")
+            tallies[streams].append(measure(Load(streams=streams, tokens=settings.tokens, seconds=settings.seconds)))
+    return tuple(_row(streams, measured) for streams, measured in tallies.items())
+
+
+def _row(streams: int, tallies: Sequence[Tally]) -> BackendRow:
+    def spread(value: Callable[[Tally], float]) -> Spread:
+        return Spread.of([value(tally) for tally in tallies])
+
+    def cpu(role: str, unit: Callable[[Tally], int]) -> Spread:
+        return spread(lambda tally: tally.cpu_s[role] / max(1, unit(tally)) * 1e6)
+
+    return BackendRow(
+        streams=streams,
+        tokens_per_s=spread(lambda tally: tally.tokens / tally.seconds),
+        responses_per_s=spread(lambda tally: tally.responses / tally.seconds),
+        tokens_per_response=spread(lambda tally: tally.tokens / max(1, tally.responses)),
+        cpu_us_per_token={role: cpu(role, lambda tally: tally.tokens) for role in ROLES},
+        cpu_us_per_response={role: cpu(role, lambda tally: tally.responses) for role in ROLES},
+    )
+
+
+def backend_figures(report: BackendReport) -> Figures:
+    """The report's tables: throughput, and where the CPU time goes."""
+    settings = report.settings
+    pace = f"one step each {settings.step_s * 1e3:g} ms" if settings.step_s else "steps as fast as it can"
+    throughput = FigureTable(
+        "Backend with a mock engine: throughput",
+        ("streams", "tokens/s", "responses/s", "tokens per response"),
+        [
+            (str(row.streams), row.tokens_per_s.text(), row.responses_per_s.text(), row.tokens_per_response.text(1))
+            for row in report.rows
+        ],
+    )
+    return Figures(
+        [
+            throughput,
+            _cost_table("token", 1, {row.streams: row.cpu_us_per_token for row in report.rows}),
+            _cost_table("response", 0, {row.streams: row.cpu_us_per_response for row in report.rows}),
+        ],
+        [
+            f"Engine: {pace}; {settings.tokens} tokens a request; median of {settings.repeats} windows of "
+            f"{settings.seconds:g} s (lowest-highest). CPU time is user and system time of all threads; server is "
+            "tritonserver, client the load generator.",
+            report.machine.text(),
+        ],
+    )
+
+
+def _cost_table(unit: str, digits: int, costs: Mapping[int, Mapping[str, Spread]]) -> FigureTable:
+    return FigureTable(
+        f"CPU time per {unit} in microseconds, medians",
+        ("streams", *ROLES, "sum"),
+        [
+            (
+                str(streams),
+                *(f"{by_role[role].median:,.{digits}f}" for role in ROLES),
+                f"{sum(by_role[role].median for role in ROLES):,.{digits}f}",
+            )
+            for streams, by_role in costs.items()
+        ],
+    )

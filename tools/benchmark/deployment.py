@@ -1,0 +1,58 @@
+"""A tritonserver for a measurement: its own ports, one model, gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tools.bootstrap.layout import Layout
+from tools.client.address import Protocol
+from tools.serving.errors import ServingError
+from tools.serving.instance import InstanceFiles
+from tools.serving.loading import Loading
+from tools.serving.ports import require_free
+from tools.serving.repository import plan_loading, read_models
+from tools.serving.server import Server, ServerPlan
+
+from .errors import BenchmarkError
+
+# Beside the ports that people give to `up`.
+FIRST_PORT_BASE = 8500
+_BASES_TRIED = 50
+_POLL_S = 0.1
+
+Report = Callable[[str], None]
+
+
+@contextlib.contextmanager
+def serving(repository: Path, model: str, port_base: int | None, layout: Layout, report: Report) -> Iterator[Server]:
+    """Serve one model of `repository`; without a port base, on the first free one.
+
+    Raises ServingError when the server cannot be started, BenchmarkError when the model does not load.
+    """
+    plan = plan_loading(read_models([repository]), [model])
+    base = free_port_base(layout) if port_base is None else port_base
+    report("starting tritonserver")
+    with Server.start(ServerPlan(base, "", (repository,), (model,)), layout) as server:
+        server.wait_until_live()
+        report(f"loading {model}")
+        with Loading(plan, server.address.endpoint(Protocol.GRPC)) as loading:
+            while not loading.done:
+                server.require_alive()
+                time.sleep(_POLL_S)
+            if error := loading.error(model):
+                raise BenchmarkError(f'"{model}" could not be loaded: {error}\n{server.log_tail()}')
+        yield server
+
+
+def free_port_base(layout: Layout, first: int = FIRST_PORT_BASE) -> int:
+    """The first port base from `first` on that no server of this checkout and nobody else uses. Raises ServingError."""
+    for base in range(first, first + 10 * _BASES_TRIED, 10):
+        if InstanceFiles.at(base, layout).supervised():
+            continue
+        with contextlib.suppress(ServingError):
+            require_free(base)
+            return base
+    raise ServingError(f"no free ports from {first} on: give one with --port-base")

@@ -1,0 +1,133 @@
+"""`./ladder bench`: figures of the serving path itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn, TypeVar
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+from rich.text import Text
+
+from tools.benchmark.backend import BackendSettings, backend_figures, bench_backend
+from tools.benchmark.deployment import Report
+from tools.benchmark.errors import BenchmarkError
+from tools.benchmark.figures import Figures
+from tools.bootstrap.layout import Layout
+from tools.serving.errors import ServingError
+from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
+
+_FAILED = 1
+_INTERRUPTED = 130
+
+R = TypeVar("R", bound=BaseModel)
+
+ProfileOption = Annotated[str, typer.Option(help="Name of a shipped profile, or path of a YAML file.")]
+RepeatsOption = Annotated[int, typer.Option("--repeats", min=1, help="How often everything is measured.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", dir_okay=False, help="Write the JSON to this file as well.")
+]
+PortBaseOption = Annotated[
+    int | None,
+    typer.Option("--port-base", metavar="PORT", help="Ports of the server.  [default: the first free ones from 8500]"),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command `bench` with its subcommands."""
+    bench = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+    @bench.callback()
+    def _bench() -> None:
+        """Measure the backend, or what Triton costs."""
+
+    bench.command("backend")(backend_command)
+    app.add_typer(bench, name="bench")
+
+
+def backend_command(
+    streams: Annotated[str, typer.Option(metavar="A,B", help="Concurrent streams.")] = "1,16,64,256",
+    tokens: Annotated[int, typer.Option("--tokens", min=1, help="Tokens of a request.")] = 500,
+    step_ms: Annotated[
+        float, typer.Option("--step-ms", min=0, help="Time between the engine's steps; 0: as fast as it can.")
+    ] = 0.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Length of one measurement.")] = 3.0,
+    repeats: RepeatsOption = 3,
+    profile: ProfileOption = DEFAULT_PROFILE,
+    port_base: PortBaseOption = None,
+    as_json: JsonOption = False,
+    markdown: MarkdownOption = False,
+    out: OutOption = None,
+) -> None:
+    """Drive a real tritonserver and the vLLM backend with an engine that computes nothing.
+
+    Prints throughput, tokens per response (what waits for a stream is merged before each send), and the CPU time that
+    stub, server, engine and client spend on a token and on a response.
+    """
+    settings = BackendSettings(
+        profile=profile,
+        streams=parse_streams(streams),
+        tokens=tokens,
+        step_s=step_ms / 1e3,
+        seconds=seconds,
+        repeats=repeats,
+    )
+    layout = Layout.of_this_checkout()
+    report = _measured(lambda say: bench_backend(load_profile(profile), settings, layout, say, port_base))
+    _print(report, backend_figures(report), as_json=as_json, markdown=markdown, out=out)
+
+
+def parse_streams(text: str) -> tuple[int, ...]:
+    """Concurrencies out of "1,16,64". Raises typer.BadParameter."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise typer.BadParameter(
+            f'"{text}" is no list of whole numbers above 0, such as 1,16,64', param_hint="--streams"
+        )
+    return tuple(dict.fromkeys(map(int, words)))
+
+
+def _measured(measure: Callable[[Report], R]) -> R:
+    """The report; errors and signals end the command, after everything that was started has been ended."""
+    console = Console(stderr=True, highlight=False)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        with console.status("preparing") as status:
+
+            def say(text: str) -> None:
+                status.update(Text(text))
+                if not console.is_terminal:
+                    console.print(f"  {text}", markup=False)
+
+            return measure(say)
+    except (ProfileError, ServingError, BenchmarkError) as error:
+        console.print(Text(f"error: {error}", style="red"), soft_wrap=True)
+        raise typer.Exit(_FAILED) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+def _print(report: BaseModel, figures: Figures, *, as_json: bool, markdown: bool, out: Path | None) -> None:
+    json_text = report.model_dump_json(indent=2) + "\n"
+    if out is not None:
+        draft = out.with_name(f".{out.name}.{os.getpid()}")
+        draft.write_text(json_text, encoding="utf-8")
+        draft.replace(out)
+    if as_json:
+        typer.echo(json_text, nl=False)
+    elif markdown:
+        typer.echo(figures.to_markdown(), nl=False)
+    else:
+        Console(highlight=False).print(*figures.to_rich(), sep="\n")
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
