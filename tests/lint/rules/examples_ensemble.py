@@ -333,6 +333,16 @@ STEPS = (
         line=6,
     ),
     Example(
+        "TL918",
+        says="ensemble 'e' has max_batch_size 8, input 'text' of step 0 ('m') of ensemble 'e' no batch dimension",
+        fails={**GOOD, **ensemble(FORWARD, extra="max_batch_size: 8\n")},
+        passes={
+            **python_model(tensors=(TEXT_IN + TEXT_OUT).replace("[ 1 ]", "[ -1, 1 ]")),
+            **ensemble(FORWARD, extra="max_batch_size: 8\n"),
+        },
+        line=7,
+    ),
+    Example(
         "TL920",
         says="ensemble 'e' hands templated text to 'llm' version 1, whose tokenizer adds a second BOS",
         fails=llm_behind_tokenizer({"text_input": "prompt"}, ADDS_BOS),

@@ -340,3 +340,28 @@ def ensemble_optional_input(model: Model, workspace: Workspace) -> Iterator[Prob
             if name in optional and key in required:
                 message = f"optional input '{name}' of ensemble '{model.name}' goes to required input '{key}' of {step}"
                 yield Problem(message, step.entry_at(key, "input_map"))
+
+
+@rule(
+    "TL918",
+    "ensemble-unbatched-step",
+    Scope.ENSEMBLE,
+    Severity.WARNING,
+    reason="A step without batch dimension gets a batch of one without it, and refuses any larger batch.",
+    fix="Give the ensemble max_batch_size 0, or the step a batch dimension.",
+)
+def ensemble_unbatched_step(model: Model, workspace: Workspace) -> Iterator[Problem]:
+    size = model.config.max_batch_size
+    if size < 2:
+        return
+    own = {tensor.name: (-1, *tensor.model_side_dims) for tensor in model.config.inputs}
+    for step in _steps(model, workspace):
+        if step.model is None or step.model.config.max_batch_size != 0:
+            continue
+        dims = {tensor.name: tensor.dims for tensor in step.model.inputs}
+        for key, name in step.step.input_map.items():
+            if name in own and key in dims and not _agree(own[name], dims[key]):
+                message = (
+                    f"ensemble '{model.name}' has max_batch_size {size}, input '{key}' of {step} no batch dimension"
+                )
+                yield Problem(message, step.entry_at(key, "input_map"))
