@@ -12,7 +12,8 @@ from tools.bootstrap.interpreters import Interpreter
 from tools.bootstrap.layout import Layout
 
 # Stands in for `python -m venv` and pip: writes down what it is asked, and fails where a test wants it to.
-FAKE_PYTHON = """#!{python}
+# Without site-packages (-S): it is started a few times in every test.
+FAKE_PYTHON = """#!{python} -IS
 import pathlib, sys, time
 here = pathlib.Path(__file__)
 base = here.parents[1] if here.parent.name == "bin" else here.parent

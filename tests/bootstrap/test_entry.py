@@ -12,6 +12,7 @@ import pytest
 
 from tools.bootstrap import entry
 from tools.bootstrap.commands import COMMANDS
+from tools.bootstrap.errors import BootstrapError
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.version import VERSION
 
@@ -44,49 +45,55 @@ def run(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",), ("help",)])
-def test_help_names_every_command(fresh: Path, arguments: tuple[str, ...]) -> None:
-    shown = run(fresh, *arguments)
-    assert shown.returncode == 0
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_help_names_every_command(arguments: list[str], fresh: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.run(arguments, Layout(fresh)) == 0
+    shown = capsys.readouterr().out
     for command in COMMANDS:
-        assert f"  {command.name} " in shown.stdout
-        assert command.summary in shown.stdout
+        assert f"  {command.name} " in shown
+        assert command.summary in shown
 
 
-def test_the_version_is_the_projects(fresh: Path) -> None:
-    assert run(fresh, "--version").stdout == f"ladder {VERSION}\n"
+def test_the_version_is_the_projects(fresh: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.run(["--version"], Layout(fresh)) == 0
+    assert capsys.readouterr().out == f"ladder {VERSION}\n"
     assert f'version = "{VERSION}"' in (HOME / "pyproject.toml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command.module])
-def test_help_of_a_command_starts_no_installation(fresh: Path, command: object) -> None:
-    name = command.name  # type: ignore[attr-defined]
-    shown = run(fresh, name, "--help")
-    assert shown.returncode == 0
-    assert shown.stdout.startswith(f"./ladder {name}: ")
-    assert "./ladder setup" in shown.stdout
+@pytest.mark.parametrize("name", [command.name for command in COMMANDS if command.module])
+def test_help_of_a_command_starts_no_installation(name: str, fresh: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.run([name, "--help"], Layout(fresh)) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"./ladder {name}: ")
+    assert "./ladder setup" in shown
     assert not (fresh / ".ladder").exists()
 
 
-def test_an_unknown_command_is_refused_with_the_nearest(fresh: Path) -> None:
-    refused = run(fresh, "stauts")
-    assert refused.returncode == 2
-    assert refused.stderr == 'ladder: error: no command "stauts": did you mean "status"?\n'
-    assert run(fresh, "xyzzy").stderr == 'ladder: error: no command "xyzzy": ./ladder --help lists them\n'
+def test_an_unknown_command_is_refused_with_the_nearest(fresh: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.run(["stauts"], Layout(fresh)) == 2
+    assert capsys.readouterr().err == 'ladder: error: no command "stauts": did you mean "status"?\n'
+    assert entry.run(["xyzzy"], Layout(fresh)) == 2
+    assert capsys.readouterr().err == 'ladder: error: no command "xyzzy": ./ladder --help lists them\n'
 
 
 @pytest.mark.parametrize("name", ["down", "status", "logs"])
-def test_what_only_looks_at_servers_does_not_install_anything(fresh: Path, name: str) -> None:
-    refused = run(fresh, name)
-    assert refused.returncode == 1
-    assert f'"{name}" needs the engine environment, which is not there' in refused.stderr
-    assert "./ladder setup builds it" in refused.stderr
+def test_what_only_looks_at_servers_does_not_install_anything(name: str, fresh: Path) -> None:
+    with pytest.raises(BootstrapError) as refusal:
+        entry.run([name], Layout(fresh))
+    assert f'"{name}" needs the engine environment, which is not there' in str(refusal.value)
+    assert "./ladder setup builds it" in str(refusal.value)
     assert not (fresh / ".ladder").exists()
 
 
-def test_setup_takes_no_arguments(fresh: Path) -> None:
-    refused = run(fresh, "setup", "now")
-    assert (refused.returncode, refused.stderr) == (2, 'ladder: error: "setup" takes no arguments, got "now"\n')
+def test_setup_takes_no_arguments(fresh: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.run(["setup", "now"], Layout(fresh)) == 2
+    assert capsys.readouterr().err == 'ladder: error: "setup" takes no arguments, got "now"\n'
+
+
+def test_errors_are_printed_and_give_exit_code_1(fresh: Path) -> None:
+    refused = run(fresh, "status")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith('ladder: error: "status" needs the engine environment')
 
 
 def test_the_launcher_works_through_a_link_and_from_any_folder(fresh: Path, tmp_path: Path) -> None:
@@ -135,4 +142,7 @@ def test_the_command_line_gets_its_arguments_isolated_and_in_utf8(
     python = str(layout.environment_python("engine"))
     command_line = [python, "-I", "-X", "utf8", str(tmp_path / "tools" / "cli"), "lint", "my repo", "--strict"]
     assert became[:2] == [python, command_line]
-    assert "PYTHONPATH" not in became[2]  # type: ignore[operator]
+    variables = became[2]
+    assert isinstance(variables, dict)
+    assert "PYTHONPATH" not in variables
+    assert variables["LADDER_HOME"] == str(tmp_path)

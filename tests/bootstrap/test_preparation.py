@@ -15,6 +15,11 @@ from tools.bootstrap.preparation import prepare
 from tools.bootstrap.processes import Runner
 
 
+@pytest.fixture(autouse=True)
+def draw_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "DRAW_EVERY", 0.02)
+
+
 def wait_until_installing(checkout: Checkout, environments: int = 1) -> None:
     deadline = time.monotonic() + 20
     while sum("-r " in call for call in checkout.calls) < environments:

@@ -45,10 +45,10 @@ def test_exit_codes(ending: str, code: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert main(["up"]) == code
 
 
-@pytest.mark.parametrize("name", ["lint", "render", "ask", "status"])
-def test_commands_start_without_the_heavy_packages(name: str) -> None:
+def test_commands_start_without_the_heavy_packages() -> None:
     code = (
-        f"import sys; from tools.cli.app import application; application({name!r}); "
+        "import sys; from tools.cli.app import application\n"
+        "for name in ('lint', 'render', 'ask', 'status', 'up'): application(name)\n"
         "print(sorted({'torch', 'transformers', 'vllm'} & set(sys.modules)))"
     )
     answer = subprocess.run(

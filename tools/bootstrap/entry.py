@@ -89,7 +89,9 @@ def _hand_over(arguments: Sequence[str], layout: Layout) -> NoReturn:
     command = [python, "-I", "-X", "utf8", str(layout.home / "tools" / "cli"), *arguments]
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(python, command, isolated(os.environ))  # noqa: S606 - no shell is wanted
+    # Relative paths of models start at the checkout, whichever folder the command was given in.
+    variables = isolated(os.environ) | {"LADDER_HOME": str(layout.home)}
+    os.execve(python, command, variables)  # noqa: S606 - no shell is wanted
 
 
 def general_help() -> str:

@@ -61,8 +61,7 @@ def up(
     stays until Ctrl-C. Exits with 1 when nothing could be loaded, or when the server dies.
     """
     console = Console(stderr=True, highlight=False)
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    _end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         repositories = tuple(folder.resolve() for folder in repository or ()) or _prepare(profile, console)
         plan = plan_loading(read_models(repositories), [name for name in models.split(",") if name])
@@ -143,6 +142,13 @@ def _ports(base: int) -> str:
 
 def _port_option(base: int) -> str:
     return "" if base == 8000 else f" --port-base {base}"
+
+
+def _end_in_order_on(*signals: signal.Signals) -> None:
+    for number in signals:
+        # Under nohup a hang-up is ignored on purpose.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
