@@ -64,6 +64,9 @@ class _Sender:
 
     def open(self, key: int, outlet: Outlet) -> None:
         with self._wake:
+            if not self._streams:
+                # Asleep without a limit: its client may go before the first delta comes.
+                self._wake.notify()
             self._streams[key] = _Stream(key, outlet)
 
     def push(self, deltas: Iterable[Delta]) -> None:
@@ -112,21 +115,41 @@ class _Sender:
     def _deliver(self, stream: _Stream, delta: Delta) -> None:
         try:
             stream.outlet.send(delta)
-        except Exception:  # one broken stream must not take down the others that this thread serves
+        except Exception as error:  # one broken stream must not take down the others that this thread serves
             log.exception('a response of stream "%s" could not be sent', stream.key)
+            if not delta.final:
+                self._give_up(stream, f"a response could not be sent: {type(error).__name__}: {error}")
+                return
         if delta.final:
             with self._wake:
                 self._streams.pop(stream.key, None)
             self._on_ended()
 
+    def _give_up(self, stream: _Stream, reason: str) -> None:
+        """End a stream that has lost a response: what follows would be read as if nothing were missing."""
+        with self._wake:
+            stream.ended = True
+            stream.pending = [Delta(stream.key, [], [], [], final=True, failure=Failure("INTERNAL", reason))]
+            if not stream.queued:
+                stream.queued = True
+                self._ready.append(stream)
+        self._on_cancelled(stream.key)
+
     def _check_cancelled(self) -> None:
         with self._wake:
             streams = [stream for stream in self._streams.values() if not stream.cancelled]
         for stream in streams:
-            if not stream.ended and stream.outlet.is_cancelled():
+            if not stream.ended and self._is_cancelled(stream):
                 stream.cancelled = True
                 self._on_cancelled(stream.key)
         self._next_check = time.monotonic() + max(_CANCEL_CHECK_S, len(streams) / _CANCEL_CHECKS_PER_S)
+
+    def _is_cancelled(self, stream: _Stream) -> bool:
+        try:
+            return stream.outlet.is_cancelled()
+        except Exception:  # as in _deliver; a client that cannot be asked about is as good as gone
+            log.exception('stream "%s" cannot be asked whether its client is still there', stream.key)
+            return True
 
 
 class Delivery:

@@ -25,7 +25,7 @@ from tools.wire.messages import (
 from .delivery import Delivery, Outlet
 from .metrics import ServedMetrics
 from .model_config import ModelConfig
-from .supervisor import State, Supervisor
+from .supervisor import Patience, State, Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class EngineHandle:
         *,
         on_tokenized: Callable[[Tokenized], None] | None = None,
         on_failed: Callable[[str], None] | None = None,
+        patience: Patience = Patience(),  # noqa: B008 - frozen
     ) -> None:
         """`on_tokenized` takes answers to Tokenize; `on_failed` is told when the engine is given up for good."""
         self._name = f'"{config.name}" version {config.version}'
@@ -63,13 +64,14 @@ class EngineHandle:
             parameters=dict(config.parameters),
             metrics=with_metrics,
         )
-        self._supervisor = Supervisor(config.place(), launch, config.engine_environment(), self)
+        self._restarts = 0
+        self._supervisor = Supervisor(config.place(), launch, config.engine_environment(), self, patience)
 
     def start(self) -> Welcome:
-        """Start the engine and wait for it; it can take minutes. Raises RuntimeError with the engine's reason."""
+        """Start the engine and wait for it; it can take minutes. Raises what `Supervisor.start` does."""
         try:
             self._supervisor.start()
-        except RuntimeError:
+        except (RuntimeError, OSError, ValueError):
             self._delivery.close()
             raise
         welcome = self._supervisor.welcome
@@ -87,6 +89,7 @@ class EngineHandle:
             self._delivery.open(request.key, outlet)
         # Checked after the streams are open: an engine that dies from here on finds and fails them.
         if failure := self.unavailable():
+            self._count("ladder_requests_rejected_total", len(streams), "engine_down")
             self._delivery.push([Delta(r.key, [], [], [], final=True, failure=failure) for r, _ in streams])
             return
         self.send(Submit([request for request, _ in streams], together))
@@ -127,6 +130,7 @@ class EngineHandle:
 
     def on_down(self, reason: str, state: State) -> None:
         self._gauge_up(0)
+        self._count("ladder_requests_failed_total", self._delivery.open_streams)
         self._delivery.fail_all(Failure("UNAVAILABLE", f"the engine of {self._name} died: {reason}"))
         if state is State.FAILED and self._on_failed:
             self._on_failed(reason)
@@ -134,8 +138,13 @@ class EngineHandle:
     def on_ready(self, restarts: int) -> None:
         log.info("the engine of %s is ready again, after %d restarts in all", self._name, restarts)
         self._gauge_up(1)
+        # Starts that came to nothing count too.
+        self._count("ladder_engine_restarts_total", restarts - self._restarts)
+        self._restarts = restarts
+
+    def _count(self, name: str, amount: int, label: str = "") -> None:
         if self._metrics:
-            self._metrics.add([Sample("ladder_engine_restarts_total", 1)])
+            self._metrics.add([Sample(name, amount, label)])
 
     def _gauge_up(self, value: int) -> None:
         if self._metrics:

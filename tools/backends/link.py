@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -10,6 +11,8 @@ import zmq
 
 from tools.wire.launch import answers_endpoint, requests_endpoint
 from tools.wire.messages import PROTOCOL, Goodbye, Hello, ToEngine, ToPeer, Welcome, decode_to_peer, encode
+
+log = logging.getLogger(__name__)
 
 _HELLO_INTERVAL_MS = 200
 
@@ -36,6 +39,8 @@ class EngineLink:
         self._closing = False
         self._ready = threading.Event()
         self.welcome: Welcome | None = None
+        # Why the engine will not serve this peer, or not any more.
+        self.goodbye = ""
         self._thread = threading.Thread(target=self._receive, name=f"link-{peer}", daemon=True)
         self._thread.start()
 
@@ -80,4 +85,9 @@ class EngineLink:
             else:
                 self.welcome = message
                 self._ready.set()
-        self._on_message(message)
+        if isinstance(message, Goodbye):
+            self.goodbye = message.reason
+        try:
+            self._on_message(message)
+        except Exception:  # without this thread every stream would hang
+            log.exception("a message of the engine could not be handled")

@@ -25,19 +25,25 @@ class EngineProcess:
     ) -> None:
         """Start it. `root` holds the `tools` package; `home` is what relative paths in model.json are relative to.
 
-        Raises OSError when `python` cannot be run.
+        Raises OSError when `python` cannot be run in `home`.
         """
         self.socket = launch.socket
         self._sockets = [Path(launch.socket + suffix) for suffix in (REQUESTS_SUFFIX, ANSWERS_SUFFIX)]
         self._reason = Path(launch.socket + REASON_SUFFIX)
         self._reason.unlink(missing_ok=True)
-        self._process = subprocess.Popen(
-            [python, "-m", "tools.engine"],
-            stdin=subprocess.PIPE,
-            cwd=home,
-            env=_engine_environment(environment, root),
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                [python, "-m", "tools.engine"],
+                stdin=subprocess.PIPE,
+                cwd=home,
+                env=engine_environment(environment, root),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise OSError(
+                f'the engine\'s interpreter "{python}" cannot be run in "{home}" ({error.strerror}): name another with '
+                "LADDER_ENGINE_PYTHON in the environment or ENGINE_PYTHON in config.pbtxt"
+            ) from error
         stdin = self._process.stdin
         assert stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -94,8 +100,11 @@ class EngineProcess:
             self._reason.unlink(missing_ok=True)
 
 
-def _engine_environment(extra: Mapping[str, str], root: Path) -> dict[str, str]:
-    environment = dict(os.environ)
+def engine_environment(
+    extra: Mapping[str, str], root: Path, variables: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """What an engine gets: `variables`, those of tritonserver, made fit for another interpreter, then `extra`."""
+    environment = dict(variables)
     # The server's library path may hold its own copies of common libraries: the engine has one to itself, or none.
     environment.pop("LD_LIBRARY_PATH", None)
     if library_path := environment.get("LADDER_ENGINE_LIBRARY_PATH"):

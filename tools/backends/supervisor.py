@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from tools.wire.launch import EngineLaunch, endpoint_file
+from tools.wire.launch import EngineLaunch, endpoint_file, requests_endpoint
 from tools.wire.messages import Drain, Goodbye, Ping, Pong, ToEngine, ToPeer, Welcome
 
 from .link import EngineLink
@@ -22,13 +22,10 @@ from .process import EngineProcess
 
 log = logging.getLogger(__name__)
 
-_BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-_MAX_DEATHS = len(_BACKOFF_S)
-# An engine that has served this long has recovered: its next death starts the count anew.
-_STABLE_S = 60.0
-_PING_INTERVAL_S = 2.0
-_SILENCE_S = 30.0
 _POLL_S = 0.1
+# From the engine's goodbye to its end, should its library not let it go.
+_GOODBYE_S = 1.0
+_JOIN_S = 10.0
 
 
 class State(Enum):
@@ -58,6 +55,20 @@ class Owner(Protocol):
 
 
 @dataclass(frozen=True)
+class Patience:
+    """Times in seconds. After each death in a row the next pause of `backoff_s`; none left, the engine is given up.
+
+    `stable_s`: an engine that has served this long has recovered, its next death starts the count anew. `silence_s`:
+    one that does not answer a ping for this long is killed; it is asked every `ping_interval_s`.
+    """
+
+    backoff_s: tuple[float, ...] = (0.5, 1.0, 2.0, 5.0, 10.0)
+    stable_s: float = 60.0
+    ping_interval_s: float = 2.0
+    silence_s: float = 30.0
+
+
+@dataclass(frozen=True)
 class Place:
     """Where engines run: interpreter, folder of the `tools` package, working directory, folder for sockets."""
 
@@ -70,8 +81,16 @@ class Place:
 class Supervisor:
     """The engine of one model instance. `start` waits for the first engine; a thread watches it from then on."""
 
-    def __init__(self, place: Place, launch: EngineLaunch, environment: dict[str, str], owner: Owner) -> None:
+    def __init__(
+        self,
+        place: Place,
+        launch: EngineLaunch,
+        environment: dict[str, str],
+        owner: Owner,
+        patience: Patience = Patience(),
+    ) -> None:
         self._place = place
+        self._patience = patience
         self._launch = launch
         self._environment = environment
         self._owner = owner
@@ -99,7 +118,11 @@ class Supervisor:
         return self._link.welcome if self._link else None
 
     def start(self) -> None:
-        """Start the engine and wait until it is ready. Raises RuntimeError with the engine's own reason if it ends."""
+        """Start the engine and wait until it is ready.
+
+        Raises RuntimeError with the engine's own reason if it ends, OSError when its interpreter cannot be run and
+        ValueError when the path of its socket is too long.
+        """
         self._launch_engine()
         if reason := self._await_ready():
             self._state = State.FAILED
@@ -114,13 +137,16 @@ class Supervisor:
     def stop(self, grace_s: float) -> None:
         """Let the engine finish what is in flight for `grace_s` seconds, then end it."""
         self._stopping.set()
-        if self._process and self._state is State.READY:
+        process = self._process
+        if process and self._state is State.READY:
             self.send(Drain(grace_s))
-            if not self._process.wait_for_end(grace_s + 10):
+            if not process.wait_for_end(grace_s + 10):
                 log.warning("the engine did not end by itself: it is killed")
-        if self._thread.is_alive():
-            self._thread.join(timeout=1)
-        self._state = State.STOPPED
+                process.stop()
+        # The thread may be the one that asked Triton for the unloading, once the engine was given up.
+        if self._thread.is_alive() and self._state is not State.FAILED:
+            self._thread.join(_JOIN_S)
+        self._state, self._reason = State.STOPPED, "the model was unloaded"
         self._take_down()
         self._endpoint().unlink(missing_ok=True)
 
@@ -129,6 +155,8 @@ class Supervisor:
     def _launch_engine(self) -> None:
         name = f"{self._launch.model}-{self._launch.version}"
         socket = self._place.sockets / f"{name}-{os.getpid()}-{next(self._generations)}"
+        # Before the process: the error is about the directory, and no process must be left behind.
+        requests_endpoint(str(socket))
         launch = msgspec.structs.replace(self._launch, socket=str(socket))
         self._process = EngineProcess(self._place.python, self._place.root, self._place.home, launch, self._environment)
         self._link = EngineLink(str(socket), f"stub-{name}-{os.getpid()}", self._on_message, metrics=True)
@@ -142,6 +170,9 @@ class Supervisor:
         while not link.wait_ready(_POLL_S):
             if process.wait_for_end(0):
                 reason = process.wait()
+                self._take_down()
+                return reason
+            if reason := link.goodbye:
                 self._take_down()
                 return reason
             if self._stopping.is_set():
@@ -181,6 +212,7 @@ class Supervisor:
     # Its successors
 
     def _watch(self) -> None:
+        patience = self._patience
         deaths = 0
         restarts = 0
         while not self._stopping.is_set():
@@ -188,39 +220,48 @@ class Supervisor:
             reason, hopeless = self._wait_for_death()
             if self._stopping.is_set():
                 return
-            deaths = 1 if time.monotonic() - ready_since > _STABLE_S else deaths + 1
+            deaths = 1 if time.monotonic() - ready_since > patience.stable_s else deaths + 1
             while True:
-                failed = hopeless or deaths > _MAX_DEATHS
+                failed = hopeless or deaths > len(patience.backoff_s)
                 self._fell(reason, deaths, failed)
-                if failed or self._stopping.wait(_BACKOFF_S[deaths - 1]):
+                if failed or self._stopping.wait(patience.backoff_s[deaths - 1]):
                     return
                 restarts += 1
                 reason, hopeless = self._start_again()
+                if self._stopping.is_set():
+                    return
                 if not reason:
                     break
                 deaths += 1
             self._owner.on_ready(restarts)
 
     def _wait_for_death(self) -> tuple[str, bool]:
-        process = self._process
+        process, link = self._process, self._link
         assert process is not None
+        assert link is not None
         next_ping = time.monotonic()
         while not process.wait_for_end(_POLL_S):
             now = time.monotonic()
             if now >= next_ping:
                 self.send(Ping(0))
-                next_ping = now + _PING_INTERVAL_S
-            if now - self._last_pong > _SILENCE_S:
+                next_ping = now + self._patience.ping_interval_s
+            if link.goodbye:
+                if not process.wait_for_end(_GOODBYE_S):
+                    process.stop()
+                process.wait()
+                return link.goodbye, process.hopeless
+            if now - self._last_pong > self._patience.silence_s:
                 process.stop()
                 process.wait()
-                return f"engine process {process.pid} did not answer for {_SILENCE_S:g} s and was killed", False
+                silence = f"{self._patience.silence_s:g} s"
+                return f"engine process {process.pid} did not answer for {silence} and was killed", False
         return process.wait(), process.hopeless
 
     def _start_again(self) -> tuple[str, bool]:
         try:
             self._launch_engine()
-        except OSError as error:
-            return f"the engine cannot be started: {error}", False
+        except (OSError, ValueError) as error:
+            return str(error), False
         process = self._process
         reason = self._await_ready()
         return reason, bool(reason and process and process.hopeless)
@@ -230,5 +271,5 @@ class Supervisor:
         self._endpoint().unlink(missing_ok=True)
         self._state = State.FAILED if failed else State.RESTARTING
         self._reason = reason
-        log.error("%s (death %d of at most %d in a row)", reason, deaths, _MAX_DEATHS + 1)
+        log.error("%s (death %d of at most %d in a row)", reason, deaths, len(self._patience.backoff_s) + 1)
         self._owner.on_down(reason, self._state)

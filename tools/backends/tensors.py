@@ -13,6 +13,8 @@ import triton_python_backend_utils as pb_utils
 
 from tools.wire.messages import Delta, Failure, Flags, Request, Tokenize, Tokenized
 
+_LARGEST = 2**63 - 1
+
 
 class TensorError(Exception):
     """An input tensor that cannot be what it should be; the client gets INVALID_ARG with this text."""
@@ -138,15 +140,19 @@ def _logprobs(delta: Delta) -> list[str]:
 
 
 def _whole_number(name: str, parameters: str) -> int:
-    """Value of a parameter that is 0 or more, 0 when it is not there. What is no JSON is the engine's to refuse."""
+    """Value of a parameter in 0 .. 2^63 - 1, 0 when it is not there. What is no JSON is the engine's to refuse."""
     if f'"{name}"' not in parameters:
         return 0
     try:
         value = json.loads(parameters).get(name, 0)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return 0
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise TensorError(f'parameter "{name}" is {json.dumps(value)}: it takes a whole number, 0 or more')
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+        shown = json.dumps(value)
+        raise TensorError(
+            f'parameter "{name}" is {shown if len(shown) <= 120 else shown[:117] + "..."}: '
+            f"it takes a whole number, at least 0 and at most {_LARGEST}"
+        )
     return value
 
 

@@ -6,6 +6,7 @@ outside this process, because here everything shares one interpreter lock with t
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from functools import partial
@@ -70,8 +71,17 @@ def _check(config: ModelConfig) -> None:
         raise ValueError(
             f'"{config.name}" has max_batch_size {config.max_batch_size}: write 0, because vLLM batches by itself'
         )
-    gpus = config.arguments.get("tensor_parallel_size", 1) * config.arguments.get("pipeline_parallel_size", 1)
+    gpus = _size(config, "tensor_parallel_size") * _size(config, "pipeline_parallel_size")
     if config.kind == "GPU" and gpus > 1:
         raise ValueError(
             f'"{config.name}" needs {gpus} GPUs, but KIND_GPU gives an instance one: write KIND_MODEL in config.pbtxt'
         )
+
+
+def _size(config: ModelConfig, name: str) -> int:
+    size = config.arguments.get(name, 1)
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(
+            f'model.json of "{config.name}": "{name}" is {json.dumps(size)}: write a whole number, 1 or more'
+        )
+    return size
