@@ -35,7 +35,10 @@ def test_artifact_repositories_and_lint_are_prepared_in_that_order(layout: Layou
 
 
 def test_the_committed_repositories_belong_to_the_default_profile_alone(layout: Layout) -> None:
-    assert rendering_root(load_profile("cpu-smollm2"), layout) == layout.home
+    committed = load_profile("cpu-smollm2")
+    assert rendering_root(committed, layout) == layout.home
+    changed = committed.model_copy(update={"sla": committed.sla.model_copy(update={"ttft_ms": 1.0})})
+    assert rendering_root(changed, layout) == layout.home / ".ladder/rendered/cpu-smollm2"
     assert rendering_root(load_profile("h200-llama2-7b"), layout) == layout.home / ".ladder/rendered/h200-llama2-7b"
 
 

@@ -15,7 +15,7 @@ from tools.rendering.files import RenderReport, render
 from tools.rendering.plan import REPOSITORIES
 from tools.serving.command import ENGINE_PYTHON
 from tools.serving.errors import ServingError
-from tools.spec.loading import DEFAULT_PROFILE
+from tools.spec.loading import DEFAULT_PROFILE, load_profile
 from tools.spec.profile import Profile
 from tools.spec.variants import BaselineVariant
 
@@ -53,8 +53,11 @@ def check_engine(profile: Profile, variables: Mapping[str, str]) -> None:
 
 
 def rendering_root(profile: Profile, layout: Layout) -> Path:
-    """The checkout itself for the profile whose files are committed, a private folder for any other."""
-    return layout.home if profile.name == DEFAULT_PROFILE else layout.private / "rendered" / profile.name
+    """The checkout itself for the profile whose files are committed, a private folder for any other.
+
+    A changed copy of that profile is another one, whatever its name.
+    """
+    return layout.home if profile == load_profile(DEFAULT_PROFILE) else layout.private / "rendered" / profile.name
 
 
 def needed_artifacts(profile: Profile) -> list[str]:
