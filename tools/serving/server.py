@@ -54,11 +54,8 @@ class Server:
     @classmethod
     def start(cls, plan: ServerPlan, layout: Layout) -> Self:
         """Starts the processes. Raises ServingError when one runs there, a port is busy, or software is missing."""
+        require_startable(plan.port_base, layout)
         files = InstanceFiles.at(plan.port_base, layout)
-        if files.supervised():
-            raise ServingError(f"{describe(files)}\n./ladder down --port-base {plan.port_base} stops it")
-        clear_leftovers(files)
-        ports.require_free(plan.port_base)
         software = ServerSoftware.of(layout)
         backends = backend_directory.build(software, layout)
         identity = new_id(plan.port_base)
@@ -138,6 +135,15 @@ class Server:
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
         return f'The end of "{self.log}":\n' + "\n".join(f"  {line}" for line in last_lines(self.log, lines))
+
+
+def require_startable(port_base: int, layout: Layout) -> None:
+    """Clears what a killed server left at a port base. Raises ServingError when one runs there, or a port is busy."""
+    files = InstanceFiles.at(port_base, layout)
+    if files.supervised():
+        raise ServingError(f"{describe(files)}\n./ladder down --port-base {port_base} stops it")
+    clear_leftovers(files)
+    ports.require_free(port_base)
 
 
 def last_lines(file: Path, count: int) -> Sequence[str]:
