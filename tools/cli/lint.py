@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from tools.lint import LintInputError, lint_repositories
+from tools.lint import LintInputError, Severity, lint_repositories
 from tools.lint.formats import Format, write_report
 from tools.lint.registry import all_rules
 
 _COULD_NOT_LINT: Final = 2
+_STYLES: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 
 def register(app: typer.Typer) -> None:
@@ -59,11 +62,21 @@ def lint(
     except LintInputError as error:
         _fail(str(error))
     text = write_report(report, output_format)
-    if output is None:
-        typer.echo(text, nl=False)
-    else:
+    if output is not None:
         _write_file(output, text)
+    elif output_format is Format.TEXT and sys.stdout.isatty():
+        _print_coloured(text)
+    else:
+        typer.echo(text, nl=False)
     raise typer.Exit(report.exit_code)
+
+
+def _print_coloured(text: str) -> None:
+    """Shows the severity of each finding in its colour; the words are the same as without."""
+    coloured = Text(text, end="")
+    for severity, style in _STYLES.items():
+        coloured.highlight_regex(rf"(?<=: ){severity} TL\d{{3}}(?= \()", style)
+    Console(soft_wrap=True).print(coloured)
 
 
 def _print_rules() -> None:

@@ -22,6 +22,22 @@ from tools.lint.syntax import Node, parse_forgiving
 
 
 @dataclass(frozen=True, slots=True)
+class Placeholder:
+    """A template placeholder inside a string: the field, its whole text in quotes, and the placeholder alone."""
+
+    field: str
+    text: str
+    placeholder: str
+    line: int
+    column: int
+
+    @property
+    def is_parameter(self) -> bool:
+        """True for the value of an entry of `parameters`, which only the backend reads."""
+        return self.field == "string_value"
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigFile:
     """`config` is None where the text cannot be understood; `placeholders` stand inside otherwise valid strings."""
 
@@ -29,7 +45,7 @@ class ConfigFile:
     text: str
     config: ModelConfig | None
     problems: tuple[SyntaxProblem, ...] = ()
-    placeholders: tuple[SyntaxProblem, ...] = ()
+    placeholders: tuple[Placeholder, ...] = ()
     root: Node | None = None
 
     def at(self, *fields: str | int) -> Place:
@@ -113,20 +129,12 @@ def find_placeholder(value: str) -> str | None:
     return match[0] if match else None
 
 
-def _placeholders_in_strings(node: Node) -> tuple[SyntaxProblem, ...]:
-    found: list[SyntaxProblem] = []
+def _placeholders_in_strings(node: Node) -> tuple[Placeholder, ...]:
+    found: list[Placeholder] = []
     for token in node.values:
         placeholder = find_placeholder(token.text) if token.text[:1] in {'"', "'"} else None
         if placeholder is not None:
-            found.append(
-                SyntaxProblem(
-                    Mistake.PLACEHOLDER,
-                    f"{token.text} in '{node.name}' still holds the template placeholder '{placeholder}'",
-                    "Render the template before Triton reads the file, with undefined variables as errors.",
-                    token.line,
-                    token.column,
-                )
-            )
+            found.append(Placeholder(node.name, token.text, placeholder, token.line, token.column))
     for child in node.children:
         found.extend(_placeholders_in_strings(child))
     return tuple(found)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.lint.trees import Tree
+from tools.lint.findings import Severity
 
 
 @dataclass(frozen=True)
@@ -27,3 +28,5 @@ class Example:
     paths: Sequence[str] = field(default=("repo",))
     vllm_installed: bool = True
     gpus: int | None = None
+    severity: Severity | None = None
+    """Where it differs from the rule's own."""

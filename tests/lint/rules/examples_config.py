@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.lint.rules.example import Example
 from tests.lint.trees import DECOUPLED, TEXT_IN, TEXT_OUT, config_only, python_model
+from tools.lint.findings import Severity
 
 GOOD = python_model()
 BATCHING = "max_batch_size: 8\n"
@@ -158,6 +159,7 @@ EXAMPLES = (
     Example(
         "TL411",
         says="count of instance_group 0 of 'm' is -2",
+        severity=Severity.WARNING,
         fails=python_model("instance_group { count: -2 kind: KIND_CPU }\n"),
         passes=python_model("instance_group { count: 2 kind: KIND_CPU }\n"),
     ),

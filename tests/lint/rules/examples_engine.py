@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.lint.rules.example import Example
 from tests.lint.trees import Tree, checkpoint, vllm_model
+from tools.lint.findings import Severity
 
 GOOD = vllm_model()
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128}
@@ -181,6 +182,14 @@ QUANTIZATION = (
         fails=local({"dtype": "bfloat16"}, quantization_config=AWQ),
         passes=local(HALF, quantization_config=AWQ),
         line=3,
+    ),
+    Example(
+        "TL701",
+        says="'llm' version 1 runs an AWQ checkpoint in bfloat16",
+        severity=Severity.ERROR,  # the kernel that 'awq' forces has no bfloat16
+        fails=vllm_model({"model": "org/model-awq", "dtype": "bfloat16", "quantization": "awq"}),
+        passes=vllm_model({"model": "org/model-awq"}),
+        beside=frozenset({"TL702"}),
     ),
     Example(
         "TL701",

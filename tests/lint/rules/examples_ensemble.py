@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.lint.rules.example import Example
 from tests.lint.trees import DECOUPLED, TEXT_IN, TEXT_OUT, Tree, checkpoint, ensemble, python_model, step, vllm_model
+from tools.lint.findings import Severity
 
 GOOD = python_model()
 FORWARD = step("m", {"text": "text"}, {"answer": "answer"})
@@ -151,6 +152,7 @@ FORM = (
     Example(
         "TL906",
         says="tensor 'text' of ensemble 'e' is written by the request and step 'm'",
+        severity=Severity.WARNING,
         fails={
             **MODELS,
             **ensemble(step("m", TO_TOKENIZER, {"answer": "text"}), step("tok", TO_TOKENIZER, {"answer": "answer"})),

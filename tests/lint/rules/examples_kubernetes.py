@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.lint.rules.example import Example
 from tests.lint.trees import python_model, vllm_model
+from tools.lint.findings import Severity
 
 LLM = vllm_model()
 
@@ -58,6 +59,7 @@ EXAMPLES = (
     Example(
         "TL802",
         says="ScaledObject 'llm' scales on Triton's queue metric 'nv_inference_pending_request_count'",
+        severity=Severity.WARNING,  # alone, nobody knows what it scales
         fails=scaled_object("sum(nv_inference_pending_request_count)"),
         passes=scaled_object("'sum(vllm:num_requests_waiting)'"),
         line=9,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from tests.lint.rules.example import Example
 from tests.lint.trees import Link, python_model, vllm_model
+from tools.lint.findings import Severity
 
 GOOD = python_model()
+
+TENSORRT_LLM = {"repo/t/config.pbtxt": 'backend: "tensorrtllm"\n\n', "repo/t/1/x": ""}
+UNSET = 'parameters { key: "batch_scheduler_policy" value { string_value: "${batch_scheduler_policy}" } }\n'
 
 EXAMPLES = (
     Example(
@@ -102,13 +106,29 @@ EXAMPLES = (
     ),
     Example(
         "TL108",
-        says="'${engine_dir}'",
+        says="\"${engine_dir}/1\" in 'string_value' still holds the template placeholder '${engine_dir}'",
+        severity=Severity.WARNING,
         fails=python_model('parameters { key: "gpt_model_path" value { string_value: "${engine_dir}/1" } }\n'),
         passes=python_model(
             'parameters { key: "template" value { string_value: "{% for m in messages %}{{ m.role }}{% endfor %}" } }\n'
             'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env.tar.gz" } }\n'
         ),
         line=5,
+    ),
+    Example(
+        "TL108",
+        says="'${batch_scheduler_policy}'",
+        severity=Severity.NOTE,
+        fails={**TENSORRT_LLM, "repo/t/config.pbtxt": TENSORRT_LLM["repo/t/config.pbtxt"] + UNSET},
+        passes=TENSORRT_LLM,
+        line=3,
+    ),
+    Example(
+        "TL108",
+        says="\"{{ name }}\" in 'name' still holds the template placeholder '{{ name }}'",
+        fails=python_model(tensors='input { name: "{{ name }}" data_type: TYPE_FP32 dims: [ 1 ] }\n'),
+        passes=python_model(tensors='input { name: "name" data_type: TYPE_FP32 dims: [ 1 ] }\n'),
+        line=3,
     ),
     Example(
         "TL109",

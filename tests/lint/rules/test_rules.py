@@ -33,6 +33,8 @@ EXAMPLES: tuple[Example, ...] = (
     *examples_kubernetes.EXAMPLES,
 )
 
+SEVERITIES = {rule.id: rule.severity for rule in all_rules()}
+
 
 def _name(example: Example) -> str:
     return f"{example.rule}-{re.sub(r'[^a-z0-9]+', '-', example.says.lower()).strip('-')[:40]}"
@@ -52,6 +54,7 @@ def test_finds_the_fault_names_it_and_finds_nothing_else(example: Example, tmp_p
     matching = [finding for finding in findings if finding.rule_id == example.rule and example.says in finding.message]
     assert matching, f"no message has {example.says!r}: {[finding.message for finding in findings]}"
     assert example.fix in matching[0].fix
+    assert matching[0].severity == (example.severity or SEVERITIES[example.rule])
     if example.line is not None:
         assert matching[0].line == example.line
 

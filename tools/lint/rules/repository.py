@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tools.lint.config_file import find_placeholder
+from tools.lint.config_file import Placeholder, find_placeholder
 from tools.lint.findings import Place, Severity
 from tools.lint.registry import Problem, Scope, rule
 from tools.lint.repository import Model, Repository, Workspace
@@ -126,18 +126,27 @@ def broken_link(repository: Repository, _: Workspace) -> Iterator[Problem]:
 )
 def unrendered_placeholder(model: Model, _: Workspace) -> Iterator[Problem]:
     for file in [model.config_file, *model.alternatives]:
-        for problem in file.placeholders if file is not None else ():
-            yield Problem(
-                problem.message, Place(file.path, problem.line, problem.column) if file else Place(model.path)
-            )
+        for found in file.placeholders if file is not None else ():
+            place = Place(file.path if file is not None else model.path, found.line, found.column)
+            yield Problem(_left_in(found.text, found.field, found.placeholder), place, severity=_severity(model, found))
     for version in model.versions:
         for document in (version.engine_arguments, version.lora_names):
             for path, value in document.strings() if document is not None else ():
                 placeholder = find_placeholder(value)
                 if placeholder is not None and document is not None:
                     key = next((str(part) for part in reversed(path) if isinstance(part, str)), "")
-                    message = f"\"{value}\" in '{key}' still holds the template placeholder '{placeholder}'"
-                    yield Problem(message, document.at(*path))
+                    yield Problem(_left_in(f'"{value}"', key, placeholder), document.at(*path))
+
+
+def _left_in(text: str, field: str, placeholder: str) -> str:
+    return f"{text} in '{field}' still holds the template placeholder '{placeholder}'"
+
+
+def _severity(model: Model, found: Placeholder) -> Severity | None:
+    """Only the backend reads parameters: a warning; a note for TensorRT-LLM, to which '${x}' means unset."""
+    if not found.is_parameter:
+        return None
+    return Severity.NOTE if model.backend == "tensorrtllm" else Severity.WARNING
 
 
 @rule(
