@@ -15,6 +15,7 @@ from tools.client import address
 from tools.client.address import Endpoint
 from tools.client.errors import MalformedResponseError, ServerUnreachableError
 from tools.client.grpc_channel import from_rpc_error, open_channel
+from tools.client.grpc_waiting import answer_of
 from tools.client.http_codec import decode_error, model_path
 from tools.client.request import Target
 
@@ -102,7 +103,7 @@ class GrpcControlPlane:
 
     def _call(self, method: str, request: Any, target: Target | None = None) -> dict[str, Any]:
         try:
-            response = getattr(self._stub, method)(request, timeout=_TIMEOUT_S)
+            response = answer_of(getattr(self._stub, method), request, _TIMEOUT_S)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise ServerUnreachableError(self.endpoint, _SILENT, target) from error

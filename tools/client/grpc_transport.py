@@ -1,10 +1,11 @@
 """Requests over gRPC: ModelStreamInfer for answers, ModelInfer for models that answer once.
 
 The generated stub is used rather than tritonclient's InferenceServerClient: one call per request gives each request its
-own status code and its own cancellation, and needs neither a callback thread nor a queue between socket and clock.
+own status code, its own cancellation and its own clock.
 """
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import closing
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +18,7 @@ from tools.client.contract import ModelContract, PreparedRequest, TensorValues
 from tools.client.errors import ClientError, StreamTruncatedError, from_grpc_code
 from tools.client.grpc_channel import from_rpc_error, open_async_channel, open_channel
 from tools.client.grpc_codec import decode_chunk, decode_tensors, encode_request, encode_tensors
+from tools.client.grpc_waiting import answer_of, responses_of
 from tools.client.request import Target
 from tools.client.transport import DEADLINE_GRACE_S
 
@@ -42,15 +44,14 @@ class GrpcTransport:
             iter((message,)), metadata=_TRUE_CODES, timeout=_client_deadline(prepared.deadline_s)
         )
         final = False
-        try:
-            for response in call:
-                chunk = _read(response, target, perf_counter())
-                final = final or chunk.final
-                yield chunk
-        except grpc.RpcError as error:
-            raise from_rpc_error(error, self._endpoint, target, prepared.deadline_s) from error
-        finally:
-            call.cancel()
+        with closing(responses_of(call)) as responses:
+            try:
+                for response, received_at in responses:
+                    chunk = _read(response, target, received_at)
+                    final = final or chunk.final
+                    yield chunk
+            except grpc.RpcError as error:
+                raise from_rpc_error(error, self._endpoint, target, prepared.deadline_s) from error
         if not final:
             raise StreamTruncatedError(_NO_FINAL, target)
 
@@ -60,7 +61,7 @@ class GrpcTransport:
         """See `Transport.infer`."""
         message = encode_tensors(target, tensors, contract.inputs, batched=contract.batched)
         try:
-            response = self._stub.ModelInfer(message, timeout=_client_deadline(deadline_s))
+            response = answer_of(self._stub.ModelInfer, message, _client_deadline(deadline_s))
         except grpc.RpcError as error:
             raise from_rpc_error(error, self._endpoint, target, deadline_s) from error
         return decode_tensors(response, target)

@@ -41,6 +41,16 @@ def test_the_oldest_exchange_is_forgotten_first_and_the_question_last() -> None:
     assert told(conversation) == ["system: s", "user: e"]
 
 
+def test_earlier_turns_come_back() -> None:
+    conversation = talk(("a", "b"))
+    before = conversation.turns
+    conversation.say("c")
+    conversation.forget_oldest()
+    conversation.restore(before)
+
+    assert told(conversation) == ["user: a", "assistant: b"]
+
+
 def test_reset_keeps_the_system_message() -> None:
     conversation = talk(("a", "b"), system="s")
     conversation.reset()

@@ -164,17 +164,19 @@ def test_the_oldest_turns_are_forgotten_when_the_context_is_full(serve: Serve) -
 
 
 def test_a_message_that_alone_is_too_long_is_refused_and_the_chat_goes_on(serve: Serve) -> None:
-    _, address = serve(bounded(6), engine("llm_bf16", script=echo))
-    terminal = ScriptedTerminal(["a b c d e f", "g"])
+    triton, address = serve(bounded(7), engine("llm_bf16", script=echo))
+    terminal = ScriptedTerminal(["a", "b c d e f g h", "i"])
 
     with chatting(address, terminal) as chat:
         assert not chat.run()
 
     assert terminal.errors == [
-        'model "chat_tokenizer": "messages" has 7 tokens: the context takes 6, of which at least one is for the answer '
+        'model "chat_tokenizer": "messages" has 8 tokens: the context takes 7, of which at least one is for the answer '
         "(INVALID_ARGUMENT)"
     ]
-    assert terminal.answers == "G \n"
+    assert terminal.answers == "A \nI \n"
+    # Nothing was forgotten in vain.
+    assert prompts(triton.seen)[-1] == "<user> a <assistant> A  <user> i"
 
 
 def test_an_answer_cut_off_by_the_context_makes_room_for_the_next(serve: Serve) -> None:

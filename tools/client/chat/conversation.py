@@ -24,8 +24,8 @@ class Conversation:
 
     @property
     def turns(self) -> Sequence[Message]:
-        """What was said, without the system message."""
-        return self._turns
+        """What was said so far, without the system message."""
+        return tuple(self._turns)
 
     def messages(self) -> list[Message]:
         """What the model is shown."""
@@ -41,11 +41,11 @@ class Conversation:
         if text:
             self._turns.append(Message("assistant", text))
         else:
-            self.take_back()
+            self._turns.pop()
 
-    def take_back(self) -> None:
-        """Forget the user's last turn, which got no answer."""
-        self._turns.pop()
+    def restore(self, turns: Sequence[Message]) -> None:
+        """Go back to earlier turns, as `turns` gave them."""
+        self._turns = list(turns)
 
     def forget_oldest(self) -> bool:
         """Forget the oldest question with its answer; False if only the turn to be answered is left."""

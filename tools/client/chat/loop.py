@@ -90,6 +90,7 @@ class Chat:
 
     def _converse(self, text: str) -> None:
         conversation = self._conversation
+        before = conversation.turns
         conversation.say(text)
         forgotten = int(self._context_is_full and conversation.forget_oldest())
         pieces: list[str] = []
@@ -107,7 +108,7 @@ class Chat:
                 if is_too_long(error) and conversation.forget_oldest():
                     forgotten += 1
                     continue
-                conversation.take_back()
+                conversation.restore(before)
                 raise
         conversation.answer(completion.text)
         self._context_is_full = _filled_the_context(completion, self._sampling)
