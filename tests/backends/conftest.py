@@ -12,6 +12,8 @@ import pytest
 
 from tests.fixtures import fake_pb_utils
 
+ROOT = Path(__file__).resolve().parents[2]
+
 sys.modules["triton_python_backend_utils"] = fake_pb_utils
 
 
@@ -26,3 +28,12 @@ def sockets() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="lt-"))
     yield directory
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+def places(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The environment that `ladder up` gives to tritonserver; returns the directory for sockets."""
+    monkeypatch.setenv("LADDER_SOCKETS", str(sockets))
+    monkeypatch.setenv("LADDER_ENGINE_PYTHON", sys.executable)
+    monkeypatch.setenv("LADDER_HOME", str(ROOT))
+    return sockets

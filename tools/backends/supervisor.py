@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.1
 # From the engine's goodbye to its end, should its library not let it go.
 _GOODBYE_S = 1.0
+# Beyond the grace of a drain, for an engine to let go of its model.
+_DRAIN_MARGIN_S = 10.0
 _JOIN_S = 10.0
 
 
@@ -140,7 +142,7 @@ class Supervisor:
         process = self._process
         if process and self._state is State.READY:
             self.send(Drain(grace_s))
-            if not process.wait_for_end(grace_s + 10):
+            if not process.wait_for_end(grace_s + _DRAIN_MARGIN_S):
                 log.warning("the engine did not end by itself: it is killed")
                 process.stop()
         # The thread may be the one that asked Triton for the unloading, once the engine was given up.
