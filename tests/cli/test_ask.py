@@ -238,6 +238,8 @@ def test_no_server() -> None:
     ("arguments", "message"),
     [
         (["ask", " "], "Invalid value for QUESTION: it is empty"),
+        (["ask", "caf\udce9"], "Invalid value for QUESTION: it is not UTF-8"),
+        (["ask", "x", "--system", "caf\udce9"], "Invalid value for --system: it is not UTF-8"),
         (["ask", "x", "--all", "-m", "y"], "--all asks every rung and --model one; give one of them"),
         (["ask", "x", "-m", "y:z"], '"y:z": the version "z" is not a positive integer; write MODEL:VERSION'),
         (["ask", "x", "--url", "y"], 'Invalid value for --url: "y" is not of the form host:port'),

@@ -367,6 +367,17 @@ def test_the_tokenizers_refusal_names_the_tokenizer(serve: Serve, protocol: Prot
     assert [seen.model for seen in triton.seen] == ["chat_tokenizer"]
 
 
+@pytest.mark.parametrize("target", ["llm_bf16", "chat_bf16"])
+def test_what_is_no_character_is_not_sent(serve: Serve, protocol: Protocol, complete: Complete, target: str) -> None:
+    triton, address = serve(engine("llm_bf16", *ANSWER), ensemble("chat_bf16", *ANSWER), tokenizer())
+    typed = b"caf\xe9".decode("utf-8", "surrogateescape")
+
+    with pytest.raises(RequestRefusedError, match=r"holds '\\udce9', which is no character: is the input UTF-8\?"):
+        complete(address.endpoint(protocol), Target(target), ChatRequest(messages=[Message("user", typed)]))
+
+    assert triton.seen == []
+
+
 def test_the_deadline_holds_without_the_servers_help(
     serve: Serve, protocol: Protocol, complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:

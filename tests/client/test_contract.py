@@ -141,6 +141,18 @@ def test_what_changes_the_answer_is_never_left_out() -> None:
     )
 
 
+def test_bytes_that_were_not_utf8_are_refused() -> None:
+    typed = b"caf\xe9".decode("utf-8", "surrogateescape")
+
+    with pytest.raises(RequestRefusedError) as refusal:
+        prepare(GenerateRequest(prompt=typed), TARGET, ENGINE)
+
+    assert str(refusal.value) == (
+        'model "llm_bf16:1": "text_input" holds \'\\udce9\', which is no character: is the input UTF-8? '
+        "(INVALID_ARGUMENT)"
+    )
+
+
 def test_outputs_of_a_tokenizer() -> None:
     outputs = {"prompt": ["hi"], "input_ids": [1, 2], "num_input_tokens": [2], "exclude_input_in_output": [True]}
 

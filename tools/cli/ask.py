@@ -83,6 +83,8 @@ def ask_command(
     text = sys.stdin.read().rstrip("\n") if question == "-" else question
     if not text.strip():
         raise typer.BadParameter("it is empty", param_hint="QUESTION")
+    _require_utf8(text, "QUESTION")
+    _require_utf8(system or "", "--system")
     if every_rung and model is not None:
         raise typer.BadParameter("--all asks every rung and --model one; give one of them")
     target = _parse_target(model)
@@ -144,6 +146,14 @@ def chat_command(
         terminal.notice(f"{target} at {endpoint.url}; /help lists the commands, Ctrl-D leaves")
         with line_editing(history or Layout.of_this_checkout().private / "chat_history", sorted(HELP)):
             chat.run()
+
+
+def _require_utf8(text: str, option: str) -> None:
+    # Python reads other bytes as half surrogate pairs, which neither a model nor JSON takes.
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise typer.BadParameter("it is not UTF-8", param_hint=option) from error
 
 
 def _parse_target(model: str | None) -> Target | None:

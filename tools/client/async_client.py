@@ -9,7 +9,7 @@ from typing import Self
 from tools.client.address import Endpoint, Protocol
 from tools.client.client import CHAT_TOKENIZER
 from tools.client.completion import Chunk, Completion, CompletionBuilder
-from tools.client.contract import PreparedRequest, Prompt, messages_json, needs_template, prepare
+from tools.client.contract import PreparedRequest, Prompt, needs_template, prepare, template_tensors
 from tools.client.errors import ModelNotReadyError, ModelUnknownError, no_template
 from tools.client.grpc_transport import AsyncGrpcTransport
 from tools.client.http_transport import AsyncHttpTransport
@@ -74,7 +74,7 @@ class AsyncClient:
     async def apply_template(self, messages: Sequence[Message], deadline_s: float | None = None) -> Prompt:
         """See `Client.apply_template`."""
         contract = await asyncio.to_thread(self.server.contract, self._tokenizer)
-        tensors = {"messages": [messages_json(messages)]}
+        tensors = template_tensors(messages, self._tokenizer)
         outputs = await self._transport.infer(self._tokenizer, contract, tensors, deadline_s)
         return Prompt.from_outputs(outputs, self._tokenizer)
 

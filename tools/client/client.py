@@ -7,7 +7,7 @@ from typing import Self
 
 from tools.client.address import Endpoint, Protocol
 from tools.client.completion import Chunk, Completion, CompletionBuilder
-from tools.client.contract import PreparedRequest, Prompt, messages_json, needs_template, prepare
+from tools.client.contract import PreparedRequest, Prompt, needs_template, prepare, template_tensors
 from tools.client.errors import ModelNotReadyError, ModelUnknownError, no_template
 from tools.client.grpc_transport import GrpcTransport
 from tools.client.http_transport import HttpTransport
@@ -87,7 +87,7 @@ class Client:
             ClientError: the server has no tokenizer that is ready, or the tokenizer refuses the conversation.
         """
         contract = self.server.contract(self._tokenizer)
-        tensors = {"messages": [messages_json(messages)]}
+        tensors = template_tensors(messages, self._tokenizer)
         return Prompt.from_outputs(
             self._transport.infer(self._tokenizer, contract, tensors, deadline_s), self._tokenizer
         )

@@ -136,7 +136,7 @@ def prepare(request: Request, target: Target, contract: ModelContract, prompt: P
         prompt: the templated conversation, for a ChatRequest to a model that takes no messages.
 
     Raises:
-        RequestRefusedError: the request needs an input that the model does not have.
+        RequestRefusedError: the request needs an input that the model does not have, or holds what is no character.
     """
     tensors: dict[str, TensorValues] = {}
     num_input_tokens = None
@@ -147,7 +147,7 @@ def prepare(request: Request, target: Target, contract: ModelContract, prompt: P
             if "input_ids" in contract.inputs:
                 tensors["input_ids"] = prompt.input_ids
         case ChatRequest():
-            tensors["messages"] = [messages_json(request.messages)]
+            tensors["messages"] = [_messages_json(request.messages)]
         case GenerateRequest():
             tensors["text_input"] = [request.prompt]
             if request.input_ids is not None:
@@ -161,6 +161,7 @@ def prepare(request: Request, target: Target, contract: ModelContract, prompt: P
     if request.return_cumulative_logprob:
         tensors["return_cumulative_logprob"] = [True]
     _refuse_missing_inputs(tensors, target, contract)
+    _refuse_half_characters(tensors, target)
     # What follows has a sensible meaning on a model without the input: an ensemble that always streams, for one.
     wishes = {
         "stream": request.stream,
@@ -182,8 +183,18 @@ def prepare(request: Request, target: Target, contract: ModelContract, prompt: P
     )
 
 
-def messages_json(messages: Sequence[Message]) -> str:
-    """The `messages` tensor's text."""
+def template_tensors(messages: Sequence[Message], tokenizer: Target) -> dict[str, TensorValues]:
+    """Lay a conversation out on the inputs of `chat_tokenizer`.
+
+    Raises:
+        RequestRefusedError: the conversation holds what is no character.
+    """
+    tensors: dict[str, TensorValues] = {"messages": [_messages_json(messages)]}
+    _refuse_half_characters(tensors, tokenizer)
+    return tensors
+
+
+def _messages_json(messages: Sequence[Message]) -> str:
     return json.dumps([message.as_json() for message in messages], ensure_ascii=False)
 
 
@@ -196,3 +207,15 @@ def _refuse_missing_inputs(tensors: Mapping[str, TensorValues], target: Target, 
                 f'it has no input "{name}", which this request needs; its inputs are {known}',
                 target,
             )
+
+
+def _refuse_half_characters(tensors: Mapping[str, TensorValues], target: Target) -> None:
+    # Python reads bytes that are not UTF-8 from a terminal or an argument list as half surrogate pairs.
+    for name, values in tensors.items():
+        for value in values:
+            if isinstance(value, str):
+                try:
+                    value.encode("utf-8")
+                except UnicodeEncodeError as error:
+                    message = f'"{name}" holds {value[error.start]!r}, which is no character: is the input UTF-8?'
+                    raise RequestRefusedError("INVALID_ARGUMENT", message, target) from error

@@ -244,7 +244,7 @@ def test_models_are_listed_with_what_they_add(serve: Serve) -> None:
 def test_reset_and_system(serve: Serve) -> None:
     triton, address = serve(*MODELS)
     terminal = ScriptedTerminal(
-        ["/system", "a", "/reset", "b", "/system be brief", "c", "/system", "/system -", "d", "/exit", "never said"]
+        ["/system", "a", "/reset", "b", "/system be brief", "c", "/system", "/system -", "d", "/exit now", "never said"]
     )
 
     with chatting(address, terminal) as chat:

@@ -74,9 +74,13 @@ class Chat:
             leaving = False
             try:
                 meaning = parse_line(line)
-                if meaning == Command("/exit", ""):
+                if isinstance(meaning, Command) and meaning.name == "/exit":
                     return flawless
                 self._carry_out(meaning)
+            except KeyboardInterrupt:
+                if not self._terminal.interactive:
+                    raise
+                self._terminal.notice("(cancelled)")
             except (CommandError, ClientError) as error:
                 flawless = False
                 self._terminal.error(str(error))
