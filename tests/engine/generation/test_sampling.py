@@ -86,7 +86,11 @@ def test_a_parameter_that_asks_for_nothing_is_taken() -> None:
             {"min_tokens": 20},
             'sampling parameter "min_tokens" is 20: it takes at most "max_tokens", which is 16',
         ),
-        (0, {"stop": ["a", ""]}, 'sampling parameter "stop" holds an empty string: every text would end before it began'),
+        (
+            0,
+            {"stop": ["a", ""]},
+            'sampling parameter "stop" holds an empty string: every text would end before it began',
+        ),
         (0, {"max_token": 3}, 'sampling parameter "max_token" is unknown: did you mean "max_tokens"?'),
         (0, {"top_p": 0}, 'sampling parameter "top_p" is 0: it takes a number, more than 0 and at most 1'),
         (0, {"ignore_eos": "false"}, 'sampling parameter "ignore_eos" is "false": it takes true or false'),

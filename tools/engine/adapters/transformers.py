@@ -65,12 +65,8 @@ class TransformersAdapter:
         return loaded
 
     def _description(self, loaded: Loaded) -> str:
-        at_once = (
-            "batches of up to " + str(self._max_batch_size) if self._arguments.batching else "one request at a time"
-        )
-        return (
-            f"transformers generate, {self._arguments.dtype}, attention {loaded.attention}, {loaded.device}, {at_once}"
-        )
+        at_once = f"batches of up to {self._max_batch_size}" if self._arguments.batching else "one request at a time"
+        return f"generate, {self._arguments.dtype}, attention {loaded.attention}, {loaded.device}, {at_once}"
 
     @property
     def _loaded(self) -> Loaded:
