@@ -24,6 +24,9 @@ from .base import Emit, EngineInfo, Work
 
 log = logging.getLogger(__name__)
 
+# The longest spelling of one byte in JSON is \\u0061.
+_JSON_BYTES_PER_BYTE = 6
+
 
 class TokenizerArguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """model.json of a tokenizer. `model`: folder with the tokenizer; `max_model_len`: the engines' context in tokens;
@@ -71,7 +74,7 @@ class TokenizerAdapter:
         if message.messages is not None and message.text is not None:
             raise invalid('both "messages" and "text_input" were sent: send one of them')
         if message.messages is not None:
-            self._check_size('"messages"', message.messages)
+            self._check_json_size(message.messages)
             source, text = "messages", self._encoder.render(parse_messages(message.messages))
             self._check_size('the prompt made of "messages"', text)
         elif message.text is not None:
@@ -90,6 +93,15 @@ class TokenizerAdapter:
         size = len(text.encode())
         if self._max_bytes and size > self._max_bytes:
             raise invalid(f"{owner} has {size} bytes: MAX_PROMPT_BYTES allows at most {self._max_bytes}")
+
+    def _check_json_size(self, text: str) -> None:
+        """Turn away what cannot become a prompt of the allowed size before it is parsed."""
+        size, most = len(text.encode()), self._max_bytes * _JSON_BYTES_PER_BYTE
+        if most and size > most:
+            raise invalid(
+                f'"messages" has {size} bytes of JSON: MAX_PROMPT_BYTES allows prompts of at most {self._max_bytes}, '
+                f"whose JSON has at most {most}"
+            )
 
     def prepare(self, request: Request) -> tuple[Any, int]:
         raise RequestError(
