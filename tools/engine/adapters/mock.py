@@ -24,7 +24,7 @@ from .base import Emit, EngineInfo, Work, cannot_tokenize
 
 
 class MockArguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """model.json of a mock engine; times in seconds."""
+    """model.json of a mock engine; times in seconds. `batching` is the baseline's stub's to read."""
 
     step_s: float = 0.0
     ttft_s: float = 0.0
@@ -33,6 +33,7 @@ class MockArguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     max_model_len: int = 4096
     tokens_per_step: int = 1
     die_after_tokens: int = 0
+    batching: bool = False
 
 
 def mock_tokens(prompt: str, count: int) -> list[str]:
