@@ -66,7 +66,7 @@ class Checkout:
             name=name,
             gigabytes=0.001,
             choose_interpreter=lambda: Interpreter(self.python, (3, 11, 7), Path("/python/lib")),
-            warm_up=("import one",),
+            first_imports=("one", "two"),
             torch=torch,
         )
 

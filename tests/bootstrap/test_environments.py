@@ -26,7 +26,7 @@ def test_building_installs_the_locked_pins_without_resolving_and_proves_that_imp
     target = build_it(checkout)
     assert checkout.calls[0] == f"-I -m venv {target}"
     assert installs(checkout) == ["pip==26.3", f"--no-compile -r {checkout.layout.locks / 'small.txt'}"]
-    assert checkout.calls[-1] == "-I -c import one"
+    assert checkout.calls[-1] == "-I -c import one, two"
 
 
 def test_the_stamp_is_written_last_and_says_what_the_server_needs(checkout: Checkout) -> None:
@@ -78,7 +78,7 @@ def test_progress_names_each_phase_and_counts_packages(checkout: Checkout) -> No
         "fetching packages, 2 of 2",
         "unpacking packages",
     ]
-    assert phases[-2:] == ["first imports, 1 of 1", "ready"]
+    assert phases[-2:] == ["importing for the first time", "ready"]
 
 
 def test_torch_is_looked_for_where_pip_is_set_up_to_look(checkout: Checkout) -> None:

@@ -29,7 +29,7 @@ PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 @dataclass(frozen=True)
 class Environment:
-    """One virtual environment. `warm_up` are imports that prove it works and leave their bytecode behind.
+    """One virtual environment. `first_imports` prove that it works, and leave their bytecode behind.
 
     Without bytecode an engine spends 20 s more on its imports at every start, and compiling all of the 20,000 files
     an environment holds takes longer than importing the 5,000 that are used.
@@ -38,7 +38,7 @@ class Environment:
     name: str
     gigabytes: float
     choose_interpreter: Callable[[], Interpreter]
-    warm_up: tuple[str, ...]
+    first_imports: tuple[str, ...]
     torch: bool = False
 
 
@@ -46,11 +46,23 @@ ENGINE = Environment(
     name="engine",
     gigabytes=2.7,
     choose_interpreter=interpreters.for_engine,
-    warm_up=(
-        "import torch, transformers.models.llama.modeling_llama, transformers.generation.utils; "
-        "from transformers import AutoModelForCausalLM, AutoTokenizer; import gguf, typer, rich, tritonclient.grpc.aio",
-        "import vllm.v1.engine.async_llm, vllm.v1.worker.cpu_worker, vllm.model_executor.models.llama; "
-        "import xgrammar, pydantic, jinja2, yaml, httpx",
+    first_imports=(
+        "vllm.v1.engine.async_llm",
+        "vllm.v1.worker.cpu_worker",
+        "vllm.model_executor.models.llama",
+        "transformers.models.llama.modeling_llama",
+        "transformers.generation.utils",
+        "accelerate",
+        "gguf",
+        "tritonclient.grpc.aio",
+        "xgrammar",
+        "httpx",
+        "jinja2",
+        "psutil",
+        "pydantic",
+        "rich",
+        "typer",
+        "yaml",
     ),
     torch=True,
 )
@@ -58,7 +70,7 @@ SERVER = Environment(
     name="server",
     gigabytes=0.4,
     choose_interpreter=interpreters.for_server,
-    warm_up=("import msgspec, numpy, zmq",),
+    first_imports=("msgspec", "numpy", "zmq"),
 )
 ENVIRONMENTS = (ENGINE, SERVER)
 
@@ -131,9 +143,9 @@ def build(environment: Environment, layout: Layout, runner: Runner, report: Call
         if environment.torch:
             _install_torch(pip, packages["torch"])
         pip.install(["--no-compile", "-r", str(lock)], "packages", total=len(packages))
-        for number, imports in enumerate(environment.warm_up, start=1):
-            report(f"first imports, {number} of {len(environment.warm_up)}")
-            runner.run([layout.environment_python(environment.name), "-I", "-c", imports], log)
+        report("importing for the first time")
+        imports = f"import {', '.join(environment.first_imports)}"
+        runner.run([layout.environment_python(environment.name), "-I", "-c", imports], log)
     except CommandFailedError as error:
         raise BootstrapError(_failure(environment, log, error)) from error
     libpython = None if interpreter.libpython is None else str(interpreter.libpython)
