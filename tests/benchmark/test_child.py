@@ -78,13 +78,14 @@ def test_nothing_is_left_afterwards(tmp_path: Path, error: type[BaseException] |
     script = (
         "import subprocess, sys\n"
         "subprocess.Popen([sys.executable, '-I', '-c', 'import time; time.sleep(600)'])\n"
+        "sys.stdin.readline()\n"
         "print('started', flush=True)\n"
         "sys.stdin.read()"
     )
     group = 0
     try:
         with child(script, tmp_path) as measuring:
-            assert measuring.read_line(20) == "started\n"
+            assert measuring.ask("", 20) == "started\n"
             group = measuring._process.pid
             assert len(processes_of(group)) == 2
             if error:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from tools.benchmark.backend import BackendReport, BackendRow, BackendSettings
 from tools.benchmark.errors import BenchmarkError
 from tools.benchmark.machine import Machine
+from tools.benchmark.overhead import OverheadReport, OverheadRow, OverheadSettings
 from tools.benchmark.spread import Spread
 from tools.cli import bench
 
@@ -123,3 +124,30 @@ def test_ctrl_c_is_exit_code_130(app: typer.Typer, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(bench, "bench_backend", interrupt)
     assert run(app, "backend").exit_code == 130
+
+
+def test_overhead_has_its_own_settings_and_table(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[OverheadSettings] = []
+
+    def bench_overhead(profile: object, settings: OverheadSettings, *_: object) -> OverheadReport:
+        asked.append(settings)
+        spread = Spread.of([0.98, 1.0, 0.97])
+        row = OverheadRow(
+            streams=8,
+            bare_tokens_per_s=spread,
+            served_tokens_per_s=spread,
+            ratio=spread,
+            bare_ttft_ms=spread,
+            served_ttft_ms=spread,
+            added_ttft_ms=spread,
+        )
+        return OverheadReport(machine=MACHINE, settings=settings, engine_arguments={}, rows=(row,))
+
+    monkeypatch.setattr(bench, "bench_overhead", bench_overhead)
+    result = run(app, "overhead", "--streams", "8", "--tokens", "32", "--prompt-tokens", "20", "--markdown")
+    assert result.exit_code == 0, result.output
+    assert asked == [
+        OverheadSettings(profile="cpu-smollm2", model="", streams=(8,), tokens=32, prompt_tokens=20, repeats=3)
+    ]
+    assert "0.980 (0.970-1.000)" in result.stdout
+    assert "AMD EPYC, 2 cores" in result.stdout

@@ -6,8 +6,6 @@ but for one parameter that chooses the mock engine. What is measured is therefor
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +14,6 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from tools.bootstrap.layout import Layout
-from tools.bootstrap.processes import isolated
 from tools.client.address import Protocol
 from tools.client.server_info import ServerInfo
 from tools.serving.server import Server
@@ -24,10 +21,10 @@ from tools.spec.profile import Profile
 
 from .child import Child
 from .cpu_time import ROLES, processes_by_role
-from .deployment import Report, serving
+from .deployment import Report, flood_process, serving
 from .figures import Figures, FigureTable
 from .machine import Machine
-from .mock_repository import vllm_model, write_mock_repository
+from .repository import vllm_model, write_mock_model
 from .spread import Spread
 from .workload import Load, ServedLoad, Tally
 
@@ -85,7 +82,7 @@ def bench_backend(
     arguments = {"step_s": settings.step_s, "max_num_seqs": max(settings.streams)}
     with tempfile.TemporaryDirectory(prefix="ladder-bench-") as name:
         folder = Path(name)
-        write_mock_repository(folder / "models", profile, model, arguments)
+        write_mock_model(folder / "models", profile, model, arguments)
         with (
             serving(folder / "models", model, port_base, layout, report) as server,
             flood_process(layout, folder / "flood.log") as flood,
@@ -94,12 +91,6 @@ def bench_backend(
                 machine = Machine.here(info.metadata().version)
             rows = _measure(settings, lambda load: _tally(flood, server, model, load), report)
     return BackendReport(machine=machine, settings=settings, rows=rows)
-
-
-def flood_process(layout: Layout, log: Path) -> Child:
-    """The load generator, in the interpreter that runs this."""
-    command = [sys.executable, "-X", "utf8", "-m", "tools.benchmark.flood"]
-    return Child(command, layout.home, isolated(os.environ), log)
 
 
 def _tally(flood: Child, server: Server, model: str, load: Load) -> Tally:

@@ -63,17 +63,21 @@ class Child:
 
     def measure(self, order: BaseModel, seconds: float) -> Tally:
         """Send an order and wait for its tally. Raises BenchmarkError: trouble, its end, or no answer in time."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(order.model_dump_json() + "\n")
-            self._process.stdin.flush()
-        line = self.read_line(seconds)
+        line = self.ask(order.model_dump_json(), seconds)
         if line.startswith('{"error"'):
             raise BenchmarkError(Trouble.model_validate_json(line).error)
         return Tally.model_validate_json(line)
 
-    def read_line(self, seconds: float) -> str:
-        """The next line it writes. Raises BenchmarkError when there is none within `seconds`."""
+    def ask(self, line: str, seconds: float) -> str:
+        """Send a line and return the one it answers with. Raises BenchmarkError: its end, or no answer in time."""
+        assert self._process.stdin is not None
+        # One that has ended already is found out, with its last words, by who waits for the answer.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+        return self._read_line(seconds)
+
+    def _read_line(self, seconds: float) -> str:
         assert self._process.stdout is not None
         expired = threading.Event()
         timer = threading.Timer(seconds, self._give_up, [expired])

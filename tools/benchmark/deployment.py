@@ -1,13 +1,16 @@
-"""A tritonserver for a measurement: its own ports, one model, gone afterwards."""
+"""What a measurement is made on: a tritonserver on ports of its own with one model, and the load generator."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tools.bootstrap.layout import Layout
+from tools.bootstrap.processes import isolated
 from tools.client.address import Protocol
 from tools.serving.errors import ServingError
 from tools.serving.instance import InstanceFiles
@@ -16,6 +19,7 @@ from tools.serving.ports import require_free
 from tools.serving.repository import plan_loading, read_models
 from tools.serving.server import Server, ServerPlan
 
+from .child import Child
 from .errors import BenchmarkError
 
 # Beside the ports that people give to `up`.
@@ -45,6 +49,12 @@ def serving(repository: Path, model: str, port_base: int | None, layout: Layout,
             if error := loading.error(model):
                 raise BenchmarkError(f'"{model}" could not be loaded: {error}\n{server.log_tail()}')
         yield server
+
+
+def flood_process(layout: Layout, log: Path) -> Child:
+    """The load generator, in the interpreter that runs this."""
+    command = [sys.executable, "-X", "utf8", "-m", "tools.benchmark.flood"]
+    return Child(command, layout.home, isolated(os.environ), log)
 
 
 def free_port_base(layout: Layout, first: int = FIRST_PORT_BASE) -> int:

@@ -14,10 +14,12 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.text import Text
 
+from tools.artifacts.errors import ArtifactError
 from tools.benchmark.backend import BackendSettings, backend_figures, bench_backend
 from tools.benchmark.deployment import Report
 from tools.benchmark.errors import BenchmarkError
 from tools.benchmark.figures import Figures
+from tools.benchmark.overhead import OverheadSettings, bench_overhead, overhead_figures
 from tools.bootstrap.layout import Layout
 from tools.serving.errors import ServingError
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
@@ -27,6 +29,7 @@ _INTERRUPTED = 130
 
 R = TypeVar("R", bound=BaseModel)
 
+StreamsOption = Annotated[str, typer.Option("--streams", metavar="A,B", help="Concurrent streams.")]
 ProfileOption = Annotated[str, typer.Option(help="Name of a shipped profile, or path of a YAML file.")]
 RepeatsOption = Annotated[int, typer.Option("--repeats", min=1, help="How often everything is measured.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -49,11 +52,12 @@ def register(app: typer.Typer) -> None:
         """Measure the backend, or what Triton costs."""
 
     bench.command("backend")(backend_command)
+    bench.command("overhead")(overhead_command)
     app.add_typer(bench, name="bench")
 
 
 def backend_command(
-    streams: Annotated[str, typer.Option(metavar="A,B", help="Concurrent streams.")] = "1,16,64,256",
+    streams: StreamsOption = "1,16,64,256",
     tokens: Annotated[int, typer.Option("--tokens", min=1, help="Tokens of a request.")] = 500,
     step_ms: Annotated[
         float, typer.Option("--step-ms", min=0, help="Time between the engine's steps; 0: as fast as it can.")
@@ -84,6 +88,37 @@ def backend_command(
     _print(report, backend_figures(report), as_json=as_json, markdown=markdown, out=out)
 
 
+def overhead_command(
+    streams: StreamsOption = "1,8,16",
+    tokens: Annotated[int, typer.Option("--tokens", min=2, help="Output tokens of a request.")] = 64,
+    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", min=1, help="Prompt tokens of a request.")] = 50,
+    repeats: RepeatsOption = 3,
+    profile: ProfileOption = DEFAULT_PROFILE,
+    model: Annotated[
+        str, typer.Option(help="The profile's variant to measure.  [default: its first of kind vllm]")
+    ] = "",
+    port_base: PortBaseOption = None,
+    as_json: JsonOption = False,
+    markdown: MarkdownOption = False,
+    out: OutOption = None,
+) -> None:
+    """Measure one engine bare and through Triton, by turns: what does serving it cost?
+
+    Both engines are loaded at the same time: on a GPU, gpu_memory_utilization has to leave room for two.
+    """
+    settings = OverheadSettings(
+        profile=profile,
+        model=model,
+        streams=parse_streams(streams),
+        tokens=tokens,
+        prompt_tokens=prompt_tokens,
+        repeats=repeats,
+    )
+    layout = Layout.of_this_checkout()
+    report = _measured(lambda say: bench_overhead(load_profile(profile), settings, layout, say, port_base))
+    _print(report, overhead_figures(report), as_json=as_json, markdown=markdown, out=out)
+
+
 def parse_streams(text: str) -> tuple[int, ...]:
     """Concurrencies out of "1,16,64". Raises typer.BadParameter."""
     words = [word.strip() for word in text.split(",")]
@@ -98,7 +133,9 @@ def _measured(measure: Callable[[Report], R]) -> R:
     """The report; errors and signals end the command, after everything that was started has been ended."""
     console = Console(stderr=True, highlight=False)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        # Under nohup a hang-up is ignored on purpose.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     try:
         with console.status("preparing") as status:
 
@@ -108,7 +145,7 @@ def _measured(measure: Callable[[Report], R]) -> R:
                     console.print(f"  {text}", markup=False)
 
             return measure(say)
-    except (ProfileError, ServingError, BenchmarkError) as error:
+    except (ProfileError, ArtifactError, ServingError, BenchmarkError) as error:
         console.print(Text(f"error: {error}", style="red"), soft_wrap=True)
         raise typer.Exit(_FAILED) from None
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""vLLM's AsyncLLM behind the adapter's border. The only module that imports vLLM, so all it needs of it is here.
+"""vLLM's AsyncLLM behind the adapter's border. Only this module and `vllm_bare`, the yardstick of a bench, import vLLM.
 
 Written against vLLM 0.23 and 0.32, which differ here in the base class of client errors (`_CLIENT_ERRORS`) and in how
 the scheduler counts what waits (`_SchedulerStats`).
@@ -250,12 +250,10 @@ def _sampling_params(parameters: dict[str, Any]) -> SamplingParams:
     structured = parameters.pop("structured_outputs", None)
     if structured is not None:
         _check_structured(structured)
-    bias = parameters.pop("logit_bias", None)
     try:
         return SamplingParams(
             **parameters,
             structured_outputs=StructuredOutputsParams(**structured) if structured is not None else None,
-            logit_bias={int(token): float(value) for token, value in bias.items()} if bias else None,
             output_kind=RequestOutputKind.DELTA,
         )
     except _CLIENT_ERRORS as error:
@@ -303,7 +301,12 @@ def _delta(key: int, output: Any, n: int, with_cumulative: bool, with_logprobs: 
 def _logprobs_json(position: dict[int, Any]) -> str:
     return json.dumps(
         {
-            token: {"logprob": entry.logprob, "rank": entry.rank, "decoded_token": entry.decoded_token}
+            # A token that is ruled out has minus infinity, which JSON cannot say; vLLM's own server says this.
+            token: {
+                "logprob": max(entry.logprob, -9999.0),
+                "rank": entry.rank,
+                "decoded_token": entry.decoded_token,
+            }
             for token, entry in position.items()
         }
     )

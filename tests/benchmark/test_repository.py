@@ -8,9 +8,9 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from tools.benchmark.errors import BenchmarkError
-from tools.benchmark.mock_repository import vllm_model, write_mock_repository
+from tools.benchmark.repository import newest_arguments, vllm_model, write_mock_model, write_model
 from tools.engine.adapters.mock import MockAdapter
-from tools.rendering.plan import rendered_files
+from tools.rendering.plan import MODEL_REPOSITORY, rendered_files
 from tools.spec.loading import load_profile
 
 
@@ -20,7 +20,7 @@ def parsed(text: str) -> model_config_pb2.ModelConfig:
 
 def test_the_config_is_the_profiles_own_but_for_the_engine(tmp_path: Path) -> None:
     profile = load_profile()
-    write_mock_repository(tmp_path, profile, "llm_bf16", {"step_s": 0.005, "max_num_seqs": 64})
+    write_mock_model(tmp_path, profile, "llm_bf16", {"step_s": 0.005, "max_num_seqs": 64})
     config = parsed((tmp_path / "llm_bf16" / "config.pbtxt").read_text(encoding="utf-8"))
     assert config.parameters["ENGINE_ADAPTER"].string_value == "mock"
     del config.parameters["ENGINE_ADAPTER"]
@@ -44,3 +44,24 @@ def test_a_variant_that_vllm_does_not_serve_is_refused() -> None:
     without = profile.model_copy(update={"variants": {"llm_baseline": profile.variants["llm_baseline"]}})
     with pytest.raises(BenchmarkError, match='profile "cpu-smollm2" enables no variant of kind "vllm"'):
         vllm_model(without)
+
+
+def test_a_real_model_is_written_as_rendered(tmp_path: Path) -> None:
+    profile = load_profile()
+    write_model(tmp_path, profile, "llm_bf16")
+    rendered = rendered_files(profile)
+    for path in ("llm_bf16/config.pbtxt", "llm_bf16/1/model.json"):
+        assert (tmp_path / path).read_text(encoding="utf-8") == rendered[MODEL_REPOSITORY / path]
+    assert len([file for file in tmp_path.rglob("*") if file.is_file()]) == 2
+
+
+def test_the_newest_version_that_is_loaded_is_the_one_measured() -> None:
+    profile = load_profile()
+    variant = profile.variants["llm_bf16"]
+    versions = {1: {"model": "a"}, 2: {"model": "b"}, 3: {"model": "c"}}
+    three = variant.model_copy(update={"versions": versions})
+    several = profile.model_copy(update={"variants": {"llm_bf16": three}})
+    assert newest_arguments(several, "llm_bf16") == (3, {"model": "c"})
+    limited = three.model_copy(update={"load_versions": (1, 2)})
+    several = profile.model_copy(update={"variants": {"llm_bf16": limited}})
+    assert newest_arguments(several, "llm_bf16") == (2, {"model": "b"})
