@@ -43,6 +43,12 @@ def test_the_server_starts_empty_with_complete_configs_and_its_own_shared_memory
     } <= set(command)
 
 
+def test_no_more_models_load_at_once_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, loads in ((1, 2), (2, 2), (16, 16)):
+        monkeypatch.setattr("tools.serving.command.os.sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        assert f"--model-load-thread-count={loads}" in server_command(INSTANCE, SOFTWARE, Path("/b"))
+
+
 def test_everything_below_the_server_is_told_where_it_belongs() -> None:
     layout = Layout(Path("/home"))
     users = {

@@ -12,7 +12,7 @@ MODELS = {
     for model in (
         RepositoryModel("chat", ("tokenizer", "llm")),
         RepositoryModel("outer", ("chat",)),
-        RepositoryModel("llm"),
+        RepositoryModel("llm", backend="vllm"),
         RepositoryModel("tokenizer"),
         RepositoryModel("other"),
     )
@@ -30,7 +30,7 @@ def test_models_and_the_steps_of_ensembles_are_read(tmp_path: Path) -> None:
     write_model(tmp_path / "b", "chat", f'name: "chat" platform: "ensemble" {steps}')
     (tmp_path / "b" / "not_a_model").mkdir()
     assert read_models([tmp_path / "a", tmp_path / "b"]) == {
-        "llm": RepositoryModel("llm"),
+        "llm": RepositoryModel("llm", backend="vllm"),
         "chat": RepositoryModel("chat", ("llm",)),
     }
 
@@ -53,16 +53,16 @@ def test_an_empty_repository_is_refused(tmp_path: Path) -> None:
         read_models([tmp_path])
 
 
-def test_everything_is_loaded_engines_before_ensembles() -> None:
-    assert plan_loading(MODELS).names == ("tokenizer", "llm", "other", "chat", "outer")
+def test_everything_is_loaded_the_slowest_first_and_ensembles_after_their_steps() -> None:
+    assert plan_loading(MODELS).names == ("llm", "tokenizer", "other", "chat", "outer")
 
 
 @pytest.mark.parametrize(
     ("wanted", "loaded"),
     [
         (["llm"], ("llm",)),
-        (["chat"], ("tokenizer", "llm", "chat")),
-        (["outer", "llm"], ("tokenizer", "llm", "chat", "outer")),
+        (["chat"], ("llm", "tokenizer", "chat")),
+        (["outer", "llm"], ("llm", "tokenizer", "chat", "outer")),
     ],
 )
 def test_ensembles_bring_their_steps(wanted: list[str], loaded: tuple[str, ...]) -> None:

@@ -31,6 +31,7 @@ def server_command(instance: Instance, software: ServerSoftware, backends: Path)
         # The configs are complete; without this every stub would start twice.
         "--disable-auto-complete-config",
         "--model-control-mode=explicit",
+        f"--model-load-thread-count={_loads_at_once()}",
         # Otherwise health/ready is 400 while any model loads, whatever the others do.
         "--strict-readiness=false",
         f"--http-address={LOOPBACK}",
@@ -60,6 +61,11 @@ def server_environment(
         # setproctitle, which vLLM uses, would otherwise overwrite the environment that processes are found by.
         "SPT_NOENV": "1",
     }
+
+
+def _loads_at_once() -> int:
+    """As many as there are cores: more would only keep the slowest, which is begun first, from its core."""
+    return max(2, len(os.sched_getaffinity(0)))
 
 
 def _joined(folders: Sequence[str]) -> str:

@@ -12,6 +12,8 @@ from tritonclient.grpc import model_config_pb2
 
 from tools.serving.errors import ServingError
 
+SLOWEST_BACKEND = "vllm"
+
 
 @dataclass(frozen=True)
 class RepositoryModel:
@@ -19,6 +21,19 @@ class RepositoryModel:
 
     name: str
     steps: tuple[str, ...] = ()
+    backend: str = ""
+
+    @property
+    def turn(self) -> int:
+        """Whose load is begun first: vLLM takes longest to start, and an ensemble is nothing before its steps."""
+        if self.steps:
+            return 2
+        return 0 if self.is_slowest else 1
+
+    @property
+    def is_slowest(self) -> bool:
+        """Whether its load takes longer than that of any other backend, by far."""
+        return self.backend == SLOWEST_BACKEND
 
 
 @dataclass(frozen=True)
@@ -59,8 +74,7 @@ def plan_loading(models: Mapping[str, RepositoryModel], wanted: Sequence[str] = 
     ordered: dict[str, RepositoryModel] = {}
     for name in wanted or sorted(models):
         _add(name, models, ordered, ())
-    # Engines first: they take longest.
-    return LoadPlan(tuple(sorted(ordered.values(), key=lambda model: bool(model.steps))))
+    return LoadPlan(tuple(sorted(ordered.values(), key=lambda model: model.turn)))
 
 
 def _add(
@@ -82,4 +96,4 @@ def _read(file: Path) -> RepositoryModel:
     except text_format.ParseError as error:
         raise ServingError(f'"{file}" cannot be read: {error}: ./ladder lint {file.parents[1]} says more') from error
     steps = tuple(step.model_name for step in config.ensemble_scheduling.step)
-    return RepositoryModel(config.name or file.parent.name, steps)
+    return RepositoryModel(config.name or file.parent.name, steps, config.backend)
