@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.fixtures.tiny_model import CONTEXT
 from tests.waiting import NEVER_S
@@ -98,7 +99,9 @@ async def baseline(
     }
     launch = EngineLaunch("transformers", "llm_baseline", "3", "", str(folder), arguments, parameters or {})
     adapter = TransformersAdapter(launch, limits or Limits())
-    await adapter.start(Accounting())
+    # The model is so small that threads would only wait for each other.
+    with mock.patch("tools.engine.generation.loading.usable_cpus", return_value=1):
+        await adapter.start(Accounting())
     try:
         yield Baseline(adapter)
     finally:

@@ -79,8 +79,11 @@ def test_a_parameter_that_asks_for_nothing_is_taken() -> None:
 @pytest.mark.parametrize(
     ("limit", "parameters", "says"),
     [
-        (2048, {"max_tokens": 9000}, '"max_tokens" is 9000: MAX_TOKENS_LIMIT allows at most 2048'),
-        (8, {}, '"max_tokens" is 16: MAX_TOKENS_LIMIT allows at most 8'),
+        (
+            2048,
+            {"max_tokens": 9000},
+            'sampling parameter "max_tokens" is 9000: it takes a whole number, at least 1 and at most 2048',
+        ),
         (
             0,
             {"min_tokens": 20},
@@ -104,3 +107,8 @@ def test_wrong_values_are_refused_by_name(limit: int, parameters: dict[str, Any]
 
 def test_a_limit_that_is_kept_is_no_reason_to_refuse() -> None:
     assert parse(16).max_tokens == 16
+    assert parse(32, max_tokens=32).max_tokens == 32
+
+
+def test_the_default_keeps_to_a_smaller_limit() -> None:
+    assert parse(8).max_tokens == 8

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from ..errors import RequestError, invalid
-from ..parameters import SAMPLING_RULES, parse_parameters
+from ..parameters import SAMPLING_RULES, Rule, parse_parameters
 
 SUPPORTED: Final = frozenset(
     {
@@ -37,6 +37,7 @@ _NEUTRAL: Final[Mapping[str, object]] = MappingProxyType(
     }
 )
 
+_DEFAULT_MAX_TOKENS: Final = 16
 # Below this vLLM takes a temperature for zero.
 _GREEDY_BELOW: Final = 1e-5
 # And from there up to this one for this one, against overflow.
@@ -50,7 +51,7 @@ class Sampling:
     `temperature` 0 is greedy. `top_k` 0 is off. `stop_token_ids` do not hold the model's own EOS.
     """
 
-    max_tokens: int = 16
+    max_tokens: int = _DEFAULT_MAX_TOKENS
     min_tokens: int = 0
     temperature: float = 1.0
     top_p: float = 1.0
@@ -68,19 +69,19 @@ class Sampling:
 
 
 def parse_sampling(text: str, source: str, model: str, max_tokens_limit: int) -> Sampling:
-    """The parameters in the JSON object `text`; `source` and `model` are named in error texts, limit 0 is none.
+    """The parameters in the JSON object `text`; `source` and `model` are named in error texts.
+
+    `max_tokens_limit`: largest `max_tokens`, 0 for no limit.
 
     Raises RequestError: INVALID_ARG for a wrong value, UNSUPPORTED for what only a vLLM rung can do.
     """
-    given = parse_parameters(text, source, SAMPLING_RULES)
+    given = parse_parameters(text, source, _rules(max_tokens_limit))
     for name, value in given.items():
         if name not in SUPPORTED and value != _NEUTRAL[name]:
             raise RequestError(
                 "UNSUPPORTED", f'sampling parameter "{name}" is not supported by "{model}": use "llm_bf16"'
             )
-    sampling = _sampling({name: value for name, value in given.items() if name in SUPPORTED})
-    if max_tokens_limit and sampling.max_tokens > max_tokens_limit:
-        raise invalid(f'"max_tokens" is {sampling.max_tokens}: MAX_TOKENS_LIMIT allows at most {max_tokens_limit}')
+    sampling = _sampling({name: value for name, value in given.items() if name in SUPPORTED}, max_tokens_limit)
     if sampling.min_tokens > sampling.max_tokens:
         raise invalid(
             f'sampling parameter "min_tokens" is {sampling.min_tokens}: '
@@ -91,8 +92,15 @@ def parse_sampling(text: str, source: str, model: str, max_tokens_limit: int) ->
     return sampling
 
 
-def _sampling(given: Mapping[str, Any]) -> Sampling:
+def _rules(max_tokens_limit: int) -> Mapping[str, Rule]:
+    if not max_tokens_limit:
+        return SAMPLING_RULES
+    return {**SAMPLING_RULES, "max_tokens": replace(SAMPLING_RULES["max_tokens"], high=max_tokens_limit)}
+
+
+def _sampling(given: Mapping[str, Any], max_tokens_limit: int) -> Sampling:
     values = dict(given)
+    values.setdefault("max_tokens", min(_DEFAULT_MAX_TOKENS, max_tokens_limit or _DEFAULT_MAX_TOKENS))
     values["stop"] = tuple(values.get("stop") or ())
     values["stop_token_ids"] = frozenset(values.get("stop_token_ids") or ())
     values["top_k"] = max(0, values.get("top_k", 0))
