@@ -30,7 +30,7 @@ class RowPicker(LogitsProcessor):  # type: ignore[misc]
     has no penalty costs nothing.
     """
 
-    def __init__(self, rows: Sequence[Row], padded_length: int, device: str) -> None:
+    def __init__(self, rows: Sequence[Row], padded_length: int, device: Any) -> None:
         self._rows = [_RowPick(row, padded_length, device) for row in rows]
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
@@ -42,7 +42,7 @@ class RowPicker(LogitsProcessor):  # type: ignore[misc]
 
 
 class _RowPick:
-    def __init__(self, row: Row, padded_length: int, device: str) -> None:
+    def __init__(self, row: Row, padded_length: int, device: Any) -> None:
         sampling = row.prompt.sampling
         self._row = row
         self._start = padded_length - len(row.prompt.token_ids)
@@ -93,7 +93,7 @@ def _warpers(sampling: Sampling) -> list[Step]:
     return warpers
 
 
-def _generator(seed: int | None, device: str) -> Any:
+def _generator(seed: int | None, device: Any) -> Any:
     generator = torch.Generator(device)
     generator.manual_seed(secrets.randbits(63) if seed is None else seed)
     return generator
