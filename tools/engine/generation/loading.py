@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers.utils import logging as transformers_logging
 
 from ..errors import LaunchError
 from ..tokenizer_loading import load_tokenizer
@@ -34,6 +35,8 @@ class Loaded:
 
 def load(arguments: BaselineArguments) -> Loaded:
     """Load model and tokenizer. Raises LaunchError when they cannot be loaded or do not fit `arguments`."""
+    # A bar that redraws itself is noise in a server's log.
+    transformers_logging.disable_progress_bar()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         torch.set_num_threads(usable_cpus())
