@@ -68,7 +68,9 @@ ACCEPTED: list[tuple[str, Any, Any]] = [
     ("structured_outputs", {"choice": ["yes", "no"]}, {"choice": ["yes", "no"]}),
     ("structured_outputs", '{"regex": "[0-9]+"}', {"regex": "[0-9]+"}),
     ("structured_outputs", None, None),
-    ("logit_bias", {"5": -1.5}, {"5": -1.5}),
+    ("logit_bias", {"5": -1.5, "6": 2}, {5: -1.5, 6: 2.0}),
+    ("logit_bias", '{"7": "0.5"}', {7: 0.5}),
+    ("logit_bias", None, None),
     ("allowed_token_ids", [3], [3]),
     ("lora_name", "doll", "doll"),
     ("lora_name", None, None),
@@ -82,6 +84,7 @@ def test_a_value_within_the_range_is_read_in_its_own_type(name: str, given: Any,
     assert type(parsed) is type(read)
 
 
+BIASES = "a JSON object of token ids and numbers, or one written as a string or null"
 COUNT = "a whole number, at least 1 and at most 2147483647"
 
 REFUSED: list[tuple[str, Any, str]] = [
@@ -126,7 +129,12 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("spaces_between_special_tokens", [], "true or false"),
     ("structured_outputs", "not json", "a JSON object, or one written as a string or null"),
     ("structured_outputs", [1], "a JSON object, or one written as a string or null"),
-    ("logit_bias", 3, "a JSON object, or one written as a string or null"),
+    ("logit_bias", 3, BIASES),
+    ("logit_bias", {"the": 1}, BIASES),
+    ("logit_bias", {"-1": 1}, BIASES),
+    ("logit_bias", {"5": None}, BIASES),
+    ("logit_bias", {"5": "inf"}, BIASES),
+    ("logit_bias", {"5": 10**400}, BIASES),
     ("allowed_token_ids", ["x"], "a list of whole numbers, at least 0 and at most 2147483647 or null"),
     ("lora_name", 3, "a string or null"),
 ]
@@ -134,7 +142,9 @@ REFUSED: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("name", "value", "takes"), REFUSED)
 def test_a_refusal_names_parameter_value_and_range(name: str, value: Any, takes: str) -> None:
-    assert refusal({name: value}) == f'sampling parameter "{name}" is {json.dumps(value)}: it takes {takes}'
+    shown = json.dumps(value)
+    cut = shown if len(shown) <= 120 else f"{shown[:117]}..."
+    assert refusal({name: value}) == f'sampling parameter "{name}" is {cut}: it takes {takes}'
 
 
 def test_every_rule_is_tried_both_ways() -> None:

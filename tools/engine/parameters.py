@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from .errors import RequestError, invalid
 from .json_text import read_json
 
-JsonType = Literal["integer", "number", "boolean", "string", "strings", "integers", "object", "any"]
+JsonType = Literal["integer", "number", "boolean", "string", "strings", "integers", "object", "biases", "any"]
 
 # Read by the stub, wherever they stand.
 _SCHEDULING: Final = frozenset({"timeout", "priority"})
@@ -68,6 +68,7 @@ _WORDS: Final[Mapping[JsonType, str]] = {
     "strings": "a string or a list of strings",
     "integers": "a list of whole numbers",
     "object": "a JSON object, or one written as a string",
+    "biases": "a JSON object of token ids and numbers, or one written as a string",
     "any": "a JSON value",
 }
 
@@ -95,7 +96,7 @@ SAMPLING_RULES: Final[Mapping[str, Rule]] = {
     "skip_special_tokens": Rule("boolean"),
     "spaces_between_special_tokens": Rule("boolean"),
     "structured_outputs": Rule("object", nullable=True),
-    "logit_bias": Rule("object", nullable=True),
+    "logit_bias": Rule("biases", nullable=True),
     "allowed_token_ids": Rule("integers", low=0, high=_INT32_MAX, nullable=True),
     "lora_name": Rule("string", nullable=True),
 }
@@ -203,6 +204,19 @@ def _json_object(value: object) -> object:
     return value if isinstance(value, dict) else _WRONG
 
 
+def _biases(value: object) -> object:
+    read = _json_object(value)
+    if not isinstance(read, dict):
+        return _WRONG
+    biases = {_integer(token): _number(bias) for token, bias in read.items()}
+    for token, bias in biases.items():
+        if not isinstance(token, int) or not 0 <= token <= _INT32_MAX:
+            return _WRONG
+        if not isinstance(bias, float) or not math.isfinite(bias):
+            return _WRONG
+    return biases
+
+
 def _instance(kind: type) -> Callable[[object], object]:
     return lambda value: value if isinstance(value, kind) else _WRONG
 
@@ -215,6 +229,7 @@ _READERS: Final[Mapping[JsonType, Callable[[object], object]]] = {
     "strings": _strings,
     "integers": _integers,
     "object": _json_object,
+    "biases": _biases,
     "any": lambda value: value,
 }
 
