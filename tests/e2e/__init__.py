@@ -1,0 +1,1 @@
+"""The real tritonserver with the real model. A package, so that its server ends with its last test."""
