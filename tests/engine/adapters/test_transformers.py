@@ -215,6 +215,9 @@ async def test_a_cancelled_request_frees_the_model_at_the_next_token(model_folde
         rein.allow(3)
         await eventually(lambda: rein.waits == 4)
         task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not task.done(), "the model is still in use"
         rein.allow(1)
         with pytest.raises(asyncio.CancelledError):
             await task
