@@ -27,10 +27,12 @@ class Accounting:
 
     def count(self, name: str, amount: float = 1, label: str = "") -> None:
         """Add `amount` to a counter. Raises KeyError for a name that metric_names does not list as one."""
-        if METRICS[name].kind is not Kind.COUNTER:
+        key = (name, label)
+        # Looked up once for each push: this is called for every token.
+        if key not in self._counters and METRICS[name].kind is not Kind.COUNTER:
             raise KeyError(f'metric "{name}" is no counter')
         if amount:
-            self._counters[name, label] += amount
+            self._counters[key] += amount
 
     def gauge(self, name: str, value: float) -> None:
         """Set a gauge."""

@@ -8,9 +8,10 @@ Its model.json may set `step_s` (seconds between steps, 0 for as fast as the loo
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -38,15 +39,11 @@ class MockArguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 def mock_tokens(prompt: str, count: int) -> list[str]:
     """The first `count` tokens of the mock's endless answer to `prompt`: its words, over and over."""
-    return _tokens(_words(prompt), 0, count)
+    return list(itertools.islice(_answer(prompt), count))
 
 
-def _words(prompt: str) -> list[str]:
-    return prompt.split() or ["ok"]
-
-
-def _tokens(words: list[str], start: int, end: int) -> list[str]:
-    return [f"{words[i % len(words)]} " for i in range(start, end)]
+def _answer(prompt: str) -> Iterator[str]:
+    return itertools.cycle([f"{word} " for word in prompt.split()] or ["ok "])
 
 
 class _Stream:
@@ -56,7 +53,7 @@ class _Stream:
         self.work = work
         self.emit = emit
         self.starts_at = starts_at
-        self.words = _words(work.request.prompt)
+        self.tokens = _answer(work.request.prompt)
         self.length: int = work.params.get("max_tokens", 16)
         self.num_input_tokens = len(work.request.prompt.split())
         self.position = 0
@@ -65,7 +62,7 @@ class _Stream:
     def step(self, count: int) -> int:
         """Generate up to `count` tokens; returns how many it was."""
         produced = min(count, self.length - self.position)
-        text = "".join(_tokens(self.words, self.position, self.position + produced))
+        text = "".join(itertools.islice(self.tokens, produced))
         self.position += produced
         final = self.position == self.length
         n = self.work.sequences
