@@ -209,6 +209,27 @@ def test_nobody_asks_about_a_stream_that_has_ended(delivery: Delivery, cancelled
     assert not cancelled.keys
 
 
+def test_nobody_asks_about_a_stream_whose_end_is_on_its_way(delivery: Delivery, cancelled: Cancelled) -> None:
+    """Asking after the final response is an error in Triton, and the answer could only be too late."""
+
+    class Slow(Outlet):
+        def is_cancelled(self) -> bool:
+            self.entered.set()
+            assert self.gate.wait(NEVER_S)
+            return False
+
+    slow, ending = Slow(), Outlet()
+    slow.gate.clear()
+    delivery.open(0, slow)
+    delivery.open(4, ending)
+    assert slow.entered.wait(NEVER_S)
+    ending.cancelled = True
+    delivery.push([piece(4, "x", final=True)])
+    slow.gate.set()
+    ending.wait_ended()
+    assert not cancelled.keys
+
+
 def test_a_lost_response_ends_its_stream_and_no_other(delivery: Delivery, cancelled: Cancelled) -> None:
     def break_once(delta: Delta) -> None:
         if delta.texts == ["bad"]:

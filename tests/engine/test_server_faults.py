@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ from tools.engine.errors import EngineDeadError, LaunchError, RequestError
 from tools.wire.messages import Delta, Goodbye, Request
 
 pytestmark = pytest.mark.anyio
+
+
+def emit_all(work: Work, emit: Emit) -> None:
+    """What a thread of a model library may still have under way when its request is stopped."""
+    for final in (False, True, True):
+        emit(work, Delta(work.request.key, ["late "], [1], ["stop" if final else None], final=final))
 
 
 class FailingAdapter(HeldAdapter):
@@ -37,6 +44,11 @@ class FailingAdapter(HeldAdapter):
                 emit(group[0], Delta(group[0].request.key, ["half "], [1], [None]))
                 raise RuntimeError("out of \ud800 luck")
             case "forget":
+                return
+            case "cancel":
+                raise asyncio.CancelledError
+            case "ignore":
+                asyncio.get_running_loop().call_later(0.05, emit_all, group[0], emit)
                 return
             case "die":
                 raise EngineDeadError("the core is gone")
@@ -76,6 +88,27 @@ async def test_an_error_of_the_request_keeps_its_code(socket: str) -> None:
         await peer.hello()
         await peer.submit(request(1, "refuse"))
         assert await peer.failure(1) == ("UNSUPPORTED", "not with this model")
+
+
+async def test_a_cancellation_inside_the_adapter_does_not_leave_streams_behind(socket: str) -> None:
+    async with serving(socket, adapter=FailingAdapter({"max_num_seqs": 1})) as engine, engine.peer() as peer:
+        await peer.hello()
+        for key in (1, 2, 3):
+            await peer.submit(request(key, "cancel"))
+            assert (await peer.failure(key))[0] == "INTERNAL"
+        await peer.submit(request(4))
+        assert (await peer.ended(4)).failure is None
+
+
+async def test_what_an_adapter_emits_after_the_end_is_dropped(socket: str) -> None:
+    async with serving(socket, adapter=FailingAdapter({})) as engine, engine.peer() as peer:
+        await peer.hello()
+        await peer.submit(request(1, "ignore"))
+        assert (await peer.failure(1))[0] == "INTERNAL"
+        await asyncio.sleep(0.1)
+        await peer.submit(request(2))
+        await peer.ended(2)
+        assert [delta.final for delta in peer.deltas[1]] == [True]
 
 
 async def test_a_stream_without_its_last_token_does_not_hang(socket: str) -> None:
