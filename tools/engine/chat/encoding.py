@@ -62,9 +62,7 @@ class ChatEncoder:
 
 
 def _bos_added_by(tokenizer: Any) -> str:
-    bos = tokenizer.bos_token
-    if bos is None:
+    if tokenizer.bos_token is None:
         return ""
-    with_special, plain = tokenizer.encode("a"), tokenizer.encode("a", add_special_tokens=False)
-    adds = bool(with_special) and with_special[0] == tokenizer.bos_token_id and with_special != plain
-    return str(bos) if adds else ""
+    first = tokenizer.encode("a")[0]
+    return str(tokenizer.bos_token) if first == tokenizer.bos_token_id else ""
