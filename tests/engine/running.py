@@ -45,7 +45,7 @@ class Engine:
     def __init__(self, socket: str, adapter: MockAdapter, limits: Limits) -> None:
         self.socket = socket
         self.adapter = adapter
-        self.server = EngineServer(socket, adapter, limits)
+        self.server = EngineServer('"llm" version 1', socket, adapter, limits)
         self.task = asyncio.create_task(self.server.run(PID))
 
     def peer(self, name: str = "peer") -> Peer:

@@ -138,9 +138,9 @@ async def test_a_dead_engine_fails_every_stream_with_the_reason_and_ends(
             await eventually(lambda: adapter.running == 2)
             adapter.sick = True
         reason = "the core does not answer" if adapter.sick else "the core is gone"
-        assert await other.failure(1) == ("UNAVAILABLE", f"the engine stopped: {reason}")
+        assert await other.failure(1) == ("UNAVAILABLE", f'the engine of "llm" version 1 died: {reason}')
         for key in (1, 2, 3):
-            assert await stub.failure(key) == ("UNAVAILABLE", f"the engine stopped: {reason}")
+            assert await stub.failure(key) == ("UNAVAILABLE", f'the engine of "llm" version 1 died: {reason}')
         assert await stub.expect(Goodbye) == Goodbye(reason)
         with pytest.raises(EngineDeadError, match=reason):
             await engine.end()

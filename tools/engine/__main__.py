@@ -56,7 +56,9 @@ def main() -> int:
 async def serve(launch: EngineLaunch) -> None:
     """Serve `launch` until drained. Raises LaunchError or EngineDeadError."""
     limits = Limits.from_parameters(launch.parameters)
-    server = EngineServer(launch.socket, make_adapter(launch, limits), limits)
+    server = EngineServer(
+        f'"{launch.model}" version {launch.version}', launch.socket, make_adapter(launch, limits), limits
+    )
     # Whoever stops tritonserver sends SIGTERM here too: tritonserver itself waits for streams and tells nobody.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.retire, SHUTDOWN_GRACE_S)
     await server.run(os.getpid())

@@ -45,7 +45,9 @@ HEALTH_INTERVAL_S = 1.0
 class EngineServer:
     """One adapter behind the two sockets. `run` returns after a `Drain`, or raises EngineDeadError."""
 
-    def __init__(self, socket: str, adapter: Adapter, limits: Limits) -> None:
+    def __init__(self, name: str, socket: str, adapter: Adapter, limits: Limits) -> None:
+        """`name` is the model version as error texts call it: '"llm_bf16" version 1'."""
+        self._name = name
         self._adapter = adapter
         self._limits = limits
         self._accounting = Accounting()
@@ -85,7 +87,7 @@ class EngineServer:
         """Every open stream fails with the reason, before the process ends."""
         for live in list(self._live.values()):
             self._accounting.count("ladder_requests_failed_total")
-            self._finish(live, Failure("UNAVAILABLE", f"the engine stopped: {reason}"))
+            self._finish(live, Failure("UNAVAILABLE", f"the engine of {self._name} died: {reason}"))
         self._transport.flush()
         if peer := self._metrics_peer:
             self._transport.send(peer, Metrics(self._accounting.take()))
