@@ -16,6 +16,7 @@ from tests.backends.engines import HASTY, interpreter, is_running
 from tests.backends.models import arguments
 from tests.fixtures.fake_pb_utils import MetricFamily
 from tests.waiting import NEVER_S, wait_until
+from tools.backends import engine_handle
 from tools.backends.engine_handle import EngineHandle
 from tools.backends.model_config import ModelConfig
 from tools.engine.adapters.mock import mock_tokens
@@ -112,6 +113,21 @@ def test_a_client_that_goes_is_cancelled_in_the_engine(handles: Any) -> None:
     outlet = it.ask()
     outlet.cancelled = True
     assert outlet.failure() == Failure("CANCELLED", "the client cancelled the request after 0 tokens")
+
+
+def test_retiring_lets_streams_finish_for_a_while_and_cancels_the_rest(
+    handles: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = handles(model_json={"step_s": 0.01}).start()
+    short, endless = it.ask(max_tokens=3), it.ask(max_tokens=1_000_000)
+    monkeypatch.setattr(engine_handle, "_DRAIN_S", 0.5)
+    it.handle.retire()
+    assert short.ended.is_set()
+    assert short.sent[-1].failure is None
+    failure = endless.failure()
+    assert failure.code == "CANCELLED"
+    assert failure.message.startswith("the model is being unloaded after ")
+    wait_until(lambda: it.handle.open_streams == 0)
 
 
 def test_a_killed_engine_fails_all_that_is_in_flight_and_comes_back(handles: Any) -> None:

@@ -82,10 +82,12 @@ class _Sender:
                     self._ready.append(stream)
             self._wake.notify()
 
-    def fail_all(self, failure: Failure) -> None:
+    def open_keys(self) -> list[int]:
         with self._wake:
-            keys = list(self._streams)
-        self.push(Delta(key, [], [], [], final=True, failure=failure) for key in keys)
+            return list(self._streams)
+
+    def fail_all(self, failure: Failure) -> None:
+        self.push(Delta(key, [], [], [], final=True, failure=failure) for key in self.open_keys())
 
     def close(self) -> None:
         with self._wake:
@@ -185,6 +187,10 @@ class Delivery:
         """End every open stream with `failure`, after what is already pending for it."""
         for sender in self._senders:
             sender.fail_all(failure)
+
+    def open_keys(self) -> list[int]:
+        """Keys of the streams whose final response has not been sent yet."""
+        return [key for sender in self._senders for key in sender.open_keys()]
 
     def wait_empty(self, seconds: float) -> bool:
         """Whether all streams have ended within `seconds`."""

@@ -109,6 +109,16 @@ class EngineHandle:
         }.get(state, "retry in some seconds")
         return Failure("UNAVAILABLE", f"the engine of {self._name} is down ({self._supervisor.reason}); {advice}")
 
+    @property
+    def open_streams(self) -> int:
+        """Streams whose final response has not been sent yet."""
+        return self._delivery.open_streams
+
+    def retire(self) -> None:
+        """The model is being unloaded: let what is in flight finish up to a limit, then cancel it."""
+        if not self._delivery.wait_empty(_DRAIN_S):
+            self.send(Cancel(self._delivery.open_keys(), "unload"))
+
     def stop(self) -> None:
         """Finish what is in flight up to a limit, then end the engine."""
         self._supervisor.stop(_DRAIN_S)

@@ -1,14 +1,18 @@
-"""What becomes of a model whose engine has been given up for good."""
+"""The end of a model: taken out of service because its engine was given up, or unloaded while streams run."""
 
 from __future__ import annotations
 
 import logging
+import threading
 
 import triton_python_backend_utils as pb_utils
 
+from .engine_handle import EngineHandle
 from .model_config import ModelConfig
 
 log = logging.getLogger(__name__)
+
+_POLL_S = 1.0
 
 
 def take_out_of_service(config: ModelConfig, reason: str) -> None:
@@ -24,3 +28,34 @@ def take_out_of_service(config: ModelConfig, reason: str) -> None:
         pb_utils.unload_model(config.name)
     except Exception:  # outside explicit model control Triton refuses, with an exception of a type of its own
         log.exception("the model cannot be unloaded: its requests fail with UNAVAILABLE one by one")
+
+
+class UnloadWatch:
+    """Sees that the model is being unloaded while streams still run, and has what remains of them cancelled in time.
+
+    Triton tells a backend only with finalize(), which comes after the last stream has ended by itself: for a long
+    answer minutes later, with a model that holds its memory and answers nobody. So the server is asked, as long as
+    there are streams. A model that is loaded anew in place stays ready throughout: its old streams run to their end.
+    """
+
+    def __init__(self, config: ModelConfig, engine: EngineHandle) -> None:
+        self._config = config
+        self._engine = engine
+        self._stopped = threading.Event()
+        # Not joined: it may be asking a server that no longer answers.
+        threading.Thread(target=self._run, name="unload-watch", daemon=True).start()
+
+    def stop(self) -> None:
+        """No further question is asked."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_POLL_S):
+            # A model with streams has been ready: it was not asked before it was.
+            if self._engine.open_streams and not self._is_ready():
+                log.info("the model is being unloaded: streams that run on for long are cancelled")
+                self._engine.retire()
+                return
+
+    def _is_ready(self) -> bool:
+        return bool(pb_utils.is_model_ready(model_name=self._config.name, model_version=self._config.version))

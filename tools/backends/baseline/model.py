@@ -19,7 +19,7 @@ from tools.backends.engine_handle import EngineHandle
 from tools.backends.logs import log_to_triton
 from tools.backends.model_config import ModelConfig
 from tools.backends.tensors import ResponseOutlet, TensorError, read_request, refuse
-from tools.backends.unloading import take_out_of_service
+from tools.backends.unloading import UnloadWatch, take_out_of_service
 from tools.wire.messages import Delta, Request
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,7 @@ class TritonPythonModel:
                 on_failed=partial(take_out_of_service, config),
             )
             welcome = self._engine.start()
+            self._unload_watch = UnloadWatch(config, self._engine)
         except (ValueError, OSError, RuntimeError) as error:
             raise pb_utils.TritonModelException(str(error)) from error
         log.info("%s ready: %d tokens of context; %s", welcome.engine, welcome.max_model_len, welcome.description)
@@ -61,6 +62,7 @@ class TritonPythonModel:
 
     def finalize(self) -> None:
         """Drain the engine and end it."""
+        self._unload_watch.stop()
         self._engine.stop()
 
 

@@ -22,7 +22,7 @@ from tools.backends.engine_handle import EngineHandle
 from tools.backends.logs import log_to_triton
 from tools.backends.model_config import ModelConfig
 from tools.backends.tensors import ResponseOutlet, TensorError, read_request, refuse
-from tools.backends.unloading import take_out_of_service
+from tools.backends.unloading import UnloadWatch, take_out_of_service
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ class TritonPythonModel:
             _check(config)
             self._engine = EngineHandle(config, config.adapter("vllm"), on_failed=partial(take_out_of_service, config))
             welcome = self._engine.start()
+            self._unload_watch = UnloadWatch(config, self._engine)
         except (ValueError, OSError, RuntimeError) as error:
             raise pb_utils.TritonModelException(str(error)) from error
         log.info(
@@ -59,6 +60,7 @@ class TritonPythonModel:
 
     def finalize(self) -> None:
         """Drain the engine and end it."""
+        self._unload_watch.stop()
         self._engine.stop()
 
 
