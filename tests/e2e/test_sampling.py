@@ -149,7 +149,7 @@ def test_structured_outputs_as_a_request_parameter(triton: Triton) -> None:
             {"temprature": 1},
             'sampling parameter "temprature" is unknown: did you mean "temperature"?',
         ),
-        ({"temperature": -1}, 'sampling parameter "temperature" is -1: it takes a number, at least 0 and at most 100'),
+        ({"temperature": -1}, 'sampling parameter "temperature" is -1: it takes a number, at least 0 and at most 2'),
         ({"top_p": 0}, 'sampling parameter "top_p" is 0: it takes a number, more than 0 and at most 1'),
         ({"n": 0}, 'sampling parameter "n" is 0: it takes a whole number, at least 1 and at most 128'),
         ({"ignore_eos": "false"}, 'sampling parameter "ignore_eos" is "false": it takes true or false'),
