@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import settings
 
 # A slow machine is no reason to fail.
 settings.register_profile("ladder", deadline=None)
 settings.load_profile("ladder")
+
+# A shell starts its background jobs with SIGINT ignored, and what is ignored stays so in every child: the commands
+# that the tests interrupt would not notice.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -68,15 +68,10 @@ class Deployment:
         return ServerInfo.at(self.address.endpoint(Protocol.GRPC))
 
     def stub_of(self, model: str, version: int = 1) -> psutil.Process:
-        """The process of tritonserver's Python backend that serves this version."""
-        folder = (model, str(version))
-        for pid in processes_of(self._instance.id):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process = psutil.Process(pid)
-                command = process.cmdline()
-                if command and Path(command[0]).name == STUB and Path(command[1]).parts[-3:-1] == folder:
-                    return process
-        raise AssertionError(f'no stub serves "{model}" version {version}')
+        """The process of tritonserver's Python backend that serves this version; an older one may still be ending."""
+        stubs = [process for process in self._processes() if _serves(process, model, version)]
+        assert stubs, f'no stub serves "{model}" version {version}'
+        return max(stubs, key=psutil.Process.create_time)
 
     def engine_of(self, model: str, version: int = 1) -> psutil.Process | None:
         """The engine process of this version; None while there is none."""
@@ -95,6 +90,11 @@ class Deployment:
                     found[str(target)] = engine.pid
         return found
 
+    def _processes(self) -> Iterator[psutil.Process]:
+        for pid in processes_of(self._instance.id):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                yield psutil.Process(pid)
+
     @property
     def _files(self) -> InstanceFiles:
         return InstanceFiles.at(self.address.http_port, Layout.of_this_checkout())
@@ -112,6 +112,14 @@ class Deployment:
             yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
         finally:
             channel.close()
+
+
+def _serves(process: psutil.Process, model: str, version: int) -> bool:
+    try:
+        command = process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+    return bool(command) and Path(command[0]).name == STUB and Path(command[1]).parts[-3:-1] == (model, str(version))
 
 
 def extra_models(layout: Layout) -> Path:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.asking import Model, RefusedError, Triton, Way, grpc_request, http_body, text_of, tokens_of
 from tests.e2e.rungs import BASELINES, sampling
+from tests.waiting import wait_until
 from tools.client.client import Client
 from tools.client.request import Target
 
@@ -93,20 +94,26 @@ def turns(ids: Sequence[str]) -> int:
 
 
 def executions(client: Client, model: Model) -> tuple[int, int]:
-    """Requests and batches that Triton has handed to this version."""
+    """Requests and batches that this version has ended; Triton counts a moment after the last response."""
     [statistics] = client.server.statistics(Target(model.name, int(model.version)))
     return statistics.inference_count, statistics.execution_count
+
+
+def executions_since(client: Client, model: Model, before: tuple[int, int], requests: int) -> int:
+    """How many batches it took, once all the requests are counted."""
+    wait_until(lambda: executions(client, model)[0] >= before[0] + requests)
+    after = executions(client, model)
+    assert after[0] - before[0] == requests
+    return after[1] - before[1]
 
 
 def test_version_3_generates_what_came_together_as_one_batch(client: Client, triton: Triton) -> None:
     before = executions(client, together)
     requests = [streamed(together, 8) for _ in range(BATCH)]
     ids = order_of_arrival(triton, requests)
-    after = executions(client, together)
-    assert {ids.count(request.id) for request in requests} <= set(range(1, 9))
-    assert after[0] - before[0] == BATCH
+    assert all(ids.count(request.id) > 0 for request in requests)
     # All eight could come as one batch; a slow server may have cut them in two or three.
-    assert 1 <= after[1] - before[1] < BATCH
+    assert 1 <= executions_since(client, together, before, BATCH) < BATCH
     # Their tokens are generated side by side.
     assert turns(ids) > 2 * BATCH
 
@@ -117,7 +124,7 @@ def test_versions_1_and_2_answer_one_after_the_other(client: Client, triton: Tri
     requests = [streamed(model, 4) for _ in range(BATCH)]
     ids = order_of_arrival(triton, requests)
     assert turns(ids) == BATCH
-    assert executions(client, model)[0] - before[0] == BATCH
+    executions_since(client, model, before, BATCH)
 
 
 def test_a_batch_gives_each_request_what_it_would_have_got_alone(triton: Triton) -> None:
@@ -169,20 +176,22 @@ def _refusal(call: Any) -> str:
     return str(messages[0].error_message)
 
 
-@every_way
-def test_a_deadline_holds_in_the_queue_and_while_it_generates(triton: Triton, way: Way) -> None:
+def test_a_deadline_ends_what_waits(triton: Triton) -> None:
+    """In Triton's queue, which knows the timeout of a gRPC request; over HTTP only the config's own holds there."""
     model = BASELINES[0]
     occupying = triton.grpc_call(streamed(model, 1000))
     next(iter(occupying))
-    inputs = {"text_input": PROMPT, "stream": way is not Way.GENERATE, "sampling_parameters": sampling(1000)}
     try:
-        with pytest.raises(RefusedError) as queued:
-            triton.ask(way, model, inputs, {"timeout": 500_000})
+        with pytest.raises(RefusedError, match="Request timeout expired"):
+            triton.ask(Way.GRPC, model, {"text_input": PROMPT, "stream": True}, {"timeout": 500_000})
     finally:
         occupying.cancel()
-    assert "Request timeout expired" in queued.value.message
-    with pytest.raises(RefusedError) as running:
-        triton.ask(
-            way, model, inputs | {"sampling_parameters": sampling(1000, ignore_eos=True)}, {"timeout": 4_000_000}
-        )
-    assert running.value.message.startswith("the deadline of 4 s passed after ")
+
+
+@every_way
+def test_a_deadline_ends_what_runs(triton: Triton, way: Way) -> None:
+    inputs = {"text_input": PROMPT, "sampling_parameters": sampling(1000, ignore_eos=True)}
+    with pytest.raises(RefusedError) as caught:
+        triton.ask(way, BASELINES[0], {**inputs, "stream": way is not Way.GENERATE}, {"timeout": 4_000_000})
+    assert caught.value.message.startswith("the deadline of 4 s passed after ")
+    assert caught.value.code == {Way.GRPC: "UNAVAILABLE", Way.SSE: "200", Way.GENERATE: "400"}[way]

@@ -116,7 +116,7 @@ def test_where_triton_does_not_notice_the_deadline_ends_it(
     Should this fail because a later Triton passes the news on: rejoice, and say so in the README.
     """
     before = settled(server.address, LLM.name, is_idle)
-    leave(server, triton, {"timeout": 10_000_000})
+    leave(server, triton, {"timeout": 6_000_000})
     name = "ladder_requests_deadline_exceeded_total"
     after = settled(server.address, LLM.name, lambda now: now[name] > before[name] and is_idle(now))
     assert after.since(before)[name] == 1
@@ -125,7 +125,7 @@ def test_where_triton_does_not_notice_the_deadline_ends_it(
 
 def test_an_ensemble_tells_a_client_that_stays_about_the_deadline(triton: Triton) -> None:
     with pytest.raises(RefusedError) as caught:
-        triton.ask(Way.GRPC, Model("chat_bf16"), STREAM, {"timeout": 8_000_000})
+        triton.ask(Way.GRPC, Model("chat_bf16"), STREAM, {"timeout": 5_000_000})
     assert caught.value.code == "UNAVAILABLE"
-    assert "in ensemble 'chat_bf16', the deadline of 8 s passed after" in caught.value.message
+    assert "in ensemble 'chat_bf16', the deadline of 5 s passed after" in caught.value.message
     assert caught.value.responses, "what was generated before is the client's"

@@ -50,7 +50,7 @@ def mix(count: int) -> list[Asked]:
             way=WAYS[i % 3],
             prompt="one two three four five six seven"[: 8 + i],
             n=2 if i % 8 == 5 else 1,
-            tokens=1 if i % 7 == 3 else 4 + 3 * (i % 9),
+            tokens=1 if i % 7 == 3 else 4 + 2 * (i % 8),
             reason="stop" if i % 7 == 3 else "length",
         )
         for i in range(count)
