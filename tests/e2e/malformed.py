@@ -63,8 +63,8 @@ def _broken_json(chance: random.Random, _: ServerAddress) -> Case:
             lambda: whole[: chance.randrange(len(whole))],
             lambda: _mutated(chance, whole),
             lambda: chance.randbytes(chance.randrange(200)),
-            lambda: b"[" * chance.choice([10, 1000, 100_000]),
-            lambda: b'{"text_input":' * chance.choice([10, 5000]),
+            lambda: b"[" * chance.choice([10, 1000]),
+            lambda: b'{"text_input":' * chance.choice([10, 1000]),
             lambda: b"",
             lambda: b"null",
             lambda: b'"text"',
@@ -111,7 +111,7 @@ def _odd_address(chance: random.Random, _: ServerAddress) -> Case:
     )
     headers = chance.choice(
         [{}, {"content-encoding": "gzip"}, {"inference-header-content-length": "99999999"},
-         {"inference-header-content-length": "-1"}, {"content-type": "text/plain; charset=\xff"}]
+         {"inference-header-content-length": "-1"}, {"content-type": "text/plain; charset=nonsense"}]
     )  # fmt: skip
     method = chance.choice(["POST", "POST", "GET", "PUT", "DELETE"])
 
@@ -140,7 +140,7 @@ def _odd_bytes(chance: random.Random, address: ServerAddress) -> Case:
         with socket.create_connection((address.host, port), timeout=ANSWER_S) as connection:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
-            connection.settimeout(5)
+            connection.settimeout(2)
             try:
                 connection.recv(1024)
             except OSError:

