@@ -80,7 +80,7 @@ def make_adapter(launch: EngineLaunch, limits: Limits) -> Adapter:
 
             return TokenizerAdapter(launch)
         case "mock":
-            return MockAdapter(launch.arguments)
+            return MockAdapter(launch.arguments, limits.max_tokens_limit)
 
 
 def _leave_reason(launch: EngineLaunch, reason: str) -> None:

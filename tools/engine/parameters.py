@@ -10,7 +10,7 @@ import difflib
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from .errors import RequestError, invalid
@@ -100,6 +100,11 @@ SAMPLING_RULES: Final[Mapping[str, Rule]] = {
     "allowed_token_ids": Rule("integers", low=0, high=_INT32_MAX, nullable=True),
     "lora_name": Rule("string", nullable=True),
 }
+
+
+def limit_max_tokens(rules: Mapping[str, Rule], limit: int) -> Mapping[str, Rule]:
+    """`rules` with `max_tokens` at most `limit`; 0 is no limit."""
+    return {**rules, "max_tokens": replace(rules["max_tokens"], high=limit)} if limit else rules
 
 
 def parse_parameters(text: str, source: str, rules: Mapping[str, Rule]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tools.wire.messages import Delta, Request, Tokenize, Tokenized
 
 from ..accounting import Accounting
 from ..errors import LaunchError, invalid
-from ..parameters import SAMPLING_RULES, parse_parameters
+from ..parameters import SAMPLING_RULES, limit_max_tokens, parse_parameters
 from .base import Emit, EngineInfo, Work, cannot_tokenize
 
 
@@ -83,7 +83,8 @@ class _Stream:
 class MockAdapter:
     """Streams words at a fixed pace; one loop drives all streams, as one engine step would."""
 
-    def __init__(self, arguments: dict[str, Any]) -> None:
+    def __init__(self, arguments: dict[str, Any], max_tokens_limit: int = 0) -> None:
+        self._rules = limit_max_tokens(SAMPLING_RULES, max_tokens_limit)
         try:
             self._arguments = msgspec.convert(arguments, MockArguments)
         except msgspec.ValidationError as error:
@@ -100,7 +101,7 @@ class MockAdapter:
         return EngineInfo("mock", self._arguments.max_model_len, self._arguments.max_num_seqs)
 
     def prepare(self, request: Request) -> tuple[Any, int]:
-        params = parse_parameters(request.parameters, request.parameters_source, SAMPLING_RULES)
+        params = parse_parameters(request.parameters, request.parameters_source, self._rules)
         length = len(request.prompt.split())
         if length >= self._arguments.max_model_len:
             raise invalid(

@@ -11,8 +11,8 @@ import gc
 import inspect
 import json
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from ..errors import EngineDeadError, LaunchError, RequestError, invalid
 from ..images import decode_images
 from ..limits import Limits
 from ..lora import LoraTable
-from ..parameters import SAMPLING_RULES, Rule, parse_parameters
+from ..parameters import SAMPLING_RULES, Rule, limit_max_tokens, parse_parameters
 from .base import Emit, EngineInfo, Work, cannot_tokenize
 
 log = logging.getLogger(__name__)
@@ -241,13 +241,11 @@ class VllmAdapter:
             self._engine.shutdown()
 
 
-def _rules(limits: Limits) -> dict[str, Rule]:
+def _rules(limits: Limits) -> Mapping[str, Rule]:
     """The parameters that this vLLM has, with this model's cap on max_tokens."""
     known = set(SamplingParams.__struct_fields__) | {"lora_name"}
     rules = {name: rule for name, rule in SAMPLING_RULES.items() if name in known}
-    if limits.max_tokens_limit:
-        rules["max_tokens"] = replace(rules["max_tokens"], high=limits.max_tokens_limit)
-    return rules
+    return limit_max_tokens(rules, limits.max_tokens_limit)
 
 
 def _sampling_params(parameters: dict[str, Any]) -> SamplingParams:

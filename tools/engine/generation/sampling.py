@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from ..errors import RequestError, invalid
-from ..parameters import SAMPLING_RULES, Rule, parse_parameters
+from ..parameters import SAMPLING_RULES, limit_max_tokens, parse_parameters
 
 SUPPORTED: Final = frozenset(
     {
@@ -75,7 +75,7 @@ def parse_sampling(text: str, source: str, model: str, max_tokens_limit: int) ->
 
     Raises RequestError: INVALID_ARG for a wrong value, UNSUPPORTED for what only a vLLM rung can do.
     """
-    given = parse_parameters(text, source, _rules(max_tokens_limit))
+    given = parse_parameters(text, source, limit_max_tokens(SAMPLING_RULES, max_tokens_limit))
     for name, value in given.items():
         if name not in SUPPORTED and value != _NEUTRAL[name]:
             raise RequestError(
@@ -90,12 +90,6 @@ def parse_sampling(text: str, source: str, model: str, max_tokens_limit: int) ->
     if "" in sampling.stop:
         raise invalid('sampling parameter "stop" holds an empty string: every text would end before it began')
     return sampling
-
-
-def _rules(max_tokens_limit: int) -> Mapping[str, Rule]:
-    if not max_tokens_limit:
-        return SAMPLING_RULES
-    return {**SAMPLING_RULES, "max_tokens": replace(SAMPLING_RULES["max_tokens"], high=max_tokens_limit)}
 
 
 def _sampling(given: Mapping[str, Any], max_tokens_limit: int) -> Sampling:
