@@ -28,7 +28,9 @@ BRIEF_MOCK_DEADLINE_MS = 500
 DYING_MOCK = "mock_dying"
 DYING_MOCK_TOKENS = 20
 
-_MOCK = {"ENGINE_ADAPTER": "mock"}
+# More tokens than any test waits for.
+ENDLESS_TOKENS = 100_000
+_MOCK = {"ENGINE_ADAPTER": "mock", "MAX_TOKENS_LIMIT": str(ENDLESS_TOKENS)}
 
 
 def write(root: Path, profile: Profile) -> None:

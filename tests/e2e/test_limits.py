@@ -20,8 +20,6 @@ from tests.e2e.rungs import LLM, sampling
 
 SLOW = Model(repository.SLOW_MOCK)
 BRIEF = Model(repository.BRIEF_MOCK)
-# Longer than any test here.
-LONG = 100_000
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,7 +33,7 @@ class Occupied:
 
     def __init__(self, server: Deployment, triton: Triton) -> None:
         self._server = server
-        self._calls = [triton.grpc_call(slow(LONG)) for _ in range(repository.SLOW_MOCK_RUNNING)]
+        self._calls = [triton.grpc_call(slow(repository.ENDLESS_TOKENS)) for _ in range(repository.SLOW_MOCK_RUNNING)]
         for call in self._calls:
             next(iter(call))
 
@@ -92,7 +90,6 @@ def test_a_deadline_ends_a_running_request(server: Deployment, triton: Triton, w
     assert after.since(before)[name] == 1
 
 
-@pytest.mark.skip(reason="not seen passing since its last change: run it, mend it, remove this line")
 @pytest.mark.parametrize("way", Way, ids=lambda way: way.value)
 def test_a_deadline_ends_a_waiting_request(occupied: Occupied, triton: Triton, way: Way) -> None:
     inputs = {"text_input": "tick", "stream": way is not Way.GENERATE, "sampling_parameters": sampling(1)}
@@ -117,7 +114,6 @@ def test_a_model_has_a_deadline_for_requests_without_one(triton: Triton) -> None
     assert tokens_of(answer) == 30
 
 
-@pytest.mark.skip(reason="not seen passing since its last change: run it, mend it, remove this line")
 def test_when_the_queue_is_full_the_next_is_refused_at_once(
     server: Deployment, triton: Triton, occupied: Occupied
 ) -> None:
@@ -141,7 +137,6 @@ def test_when_the_queue_is_full_the_next_is_refused_at_once(
     assert after.since(before).at("ladder_requests_rejected_total", reason="queue_full") == 3
 
 
-@pytest.mark.skip(reason="not seen passing since its last change: run it, mend it, remove this line")
 @pytest.mark.parametrize("written", ["request parameter", "sampling parameter"])
 def test_who_waits_goes_by_priority_then_by_age(triton: Triton, occupied: Occupied, written: str) -> None:
     # 1 is the highest; 0 is none, which ranks as 100.

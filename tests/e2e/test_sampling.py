@@ -180,7 +180,6 @@ def test_a_wrong_parameter_is_refused_with_its_name_value_and_range(
     assert caught.value.code == ("INVALID_ARGUMENT" if way is Way.GRPC else "400")
 
 
-@pytest.mark.skip(reason="not seen passing since its last change: run it, mend it, remove this line")
 @pytest.mark.parametrize("way", [Way.SSE, Way.GENERATE], ids=lambda way: way.value)
 @pytest.mark.parametrize("name", ["timeout", "priority"])
 def test_a_wrong_scheduling_parameter_is_refused_too(triton: Triton, way: Way, name: str) -> None:
@@ -208,7 +207,6 @@ def test_sampling_parameters_that_are_no_object_are_refused(
     assert caught.value.message.startswith(complaint)
 
 
-@pytest.mark.skip(reason="not seen passing since its last change: run it, mend it, remove this line")
 def test_an_object_in_place_of_the_json_text_is_refused(triton: Triton) -> None:
     """Triton's own answer, 500 included: on HTTP the tensor's value is JSON text inside JSON."""
     body = json.dumps({"text_input": PROMPT, "sampling_parameters": {"max_tokens": 4}}).encode()
