@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 
@@ -15,6 +16,12 @@ from tools.wire.messages import PROTOCOL, Goodbye, Hello, ToEngine, ToPeer, Welc
 log = logging.getLogger(__name__)
 
 _HELLO_INTERVAL_MS = 200
+# Steps that are read before any of them is handed on. They merge into fewer responses the more of them are there, and
+# this bounds how long the first one waits, to some milliseconds.
+_AT_ONCE = 256
+# Python's own 5 ms let sender threads keep the interpreter while steps pile up unread: with 256 streams of a mock
+# engine on 2 cores that cost two thirds of the tokens per second (`./ladder bench backend`).
+_SWITCH_INTERVAL_S = 0.0005
 
 
 class EngineLink:
@@ -41,6 +48,7 @@ class EngineLink:
         self.welcome: Welcome | None = None
         # Why the engine will not serve this peer, or not any more.
         self.goodbye = ""
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         self._thread = threading.Thread(target=self._receive, name=f"link-{peer}", daemon=True)
         self._thread.start()
 
@@ -67,12 +75,24 @@ class EngineLink:
         try:
             while not self._closing:
                 if self._answers.poll(_HELLO_INTERVAL_MS):
-                    self._take(self._answers.recv())
+                    for frame in self._read():
+                        self._take(frame)
                 elif not self._ready.is_set():
                     self.send(self._hello)
         finally:
             self._answers.close()
             self._context.term()
+
+    def _read(self) -> list[bytes]:
+        """What has arrived by now, in order."""
+        frames: list[bytes] = []
+        try:
+            while len(frames) < _AT_ONCE:
+                frames.append(self._answers.recv(zmq.NOBLOCK))
+        except zmq.Again:
+            # Read to the end.
+            pass
+        return frames
 
     def _take(self, frame: bytes) -> None:
         try:
