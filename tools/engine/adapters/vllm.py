@@ -60,7 +60,6 @@ class _Generation:
     sampling: SamplingParams | None
     lora: LoRARequest | None
     embedding: EmbeddingRequest | None
-    images: list[Any]
     logprobs: bool
 
 
@@ -128,8 +127,7 @@ class VllmAdapter:
         elif not request.prompt:
             raise invalid('"text_input" is empty: a prompt needs at least one character')
         lora_request = LoRARequest(*lora) if lora else None
-        images = decode_images(request.images)
-        return _Generation(sampling, lora_request, None, images, with_logprobs), sampling.n
+        return _Generation(sampling, lora_request, None, with_logprobs), sampling.n
 
     def _prepare_embedding(self, request: Request) -> _Generation:
         if "embed" not in self._tasks:
@@ -138,7 +136,7 @@ class VllmAdapter:
                 f'"embedding_request" was sent, but this model does not embed: it supports '
                 f"{', '.join(sorted(self._tasks))}",
             )
-        return _Generation(None, None, EmbeddingRequest.parse(request.embedding or ""), [], logprobs=False)
+        return _Generation(None, None, EmbeddingRequest.parse(request.embedding or ""), logprobs=False)
 
     def _check_tokens(self, ids: Sequence[int], name: str) -> None:
         if not ids:
@@ -173,7 +171,7 @@ class VllmAdapter:
     async def _stream(self, work: Work, params: _Generation, emit: Emit) -> None:
         assert self._engine is not None
         assert params.sampling is not None
-        prompt = await self._prompt(work.request, params)
+        prompt = await self._prompt(work.request)
         outputs: AsyncGenerator[Any, None] = self._engine.generate(
             prompt,
             params.sampling,
@@ -190,9 +188,11 @@ class VllmAdapter:
     def _has_priorities(self) -> bool:
         return bool(self._arguments.get("scheduling_policy") == "priority")
 
-    async def _prompt(self, request: Request, params: _Generation) -> dict[str, Any]:
-        if params.images:
-            return {"prompt": request.prompt, "multi_modal_data": {"image": params.images}}
+    async def _prompt(self, request: Request) -> dict[str, Any]:
+        if request.images:
+            # Beside the event loop: a photograph takes tens of milliseconds, in which no stream would move.
+            images = await asyncio.to_thread(decode_images, request.images)
+            return {"prompt": request.prompt, "multi_modal_data": {"image": images}}
         ids = request.token_ids
         if ids is None:
             ids = await self._encode(request.prompt)
