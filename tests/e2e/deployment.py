@@ -149,7 +149,7 @@ def _start(port_base: int, layout: Layout) -> Iterator[Server]:
     profile = load_profile()
     prepared = prepare(profile, layout, print)
     assert not prepared.lint.failed, prepared.lint.findings
-    repository.write(extra_models(layout), profile)
+    repository.write(extra_models(layout), layout.home, profile)
     plan = plan_loading(read_models(prepared.repositories))
     order = ServerPlan(port_base, profile.name, (*prepared.repositories, extra_models(layout)), plan.names)
     with Server.start(order, layout) as server:

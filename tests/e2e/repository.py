@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tests.e2e import lora_adapter
 from tools.rendering.plan import MODEL_REPOSITORY, rendered_files
 from tools.spec.profile import Profile
 
@@ -28,13 +29,21 @@ BRIEF_MOCK_DEADLINE_MS = 500
 DYING_MOCK = "mock_dying"
 DYING_MOCK_TOKENS = 20
 
+# vLLM with two adapters: one that changes nothing, one that changes every answer.
+LORA = "llm_lora"
+LORA_IDLE, LORA_STRONG = "idle", "strong"
+# The chat model as an embedder: the last token's hidden state.
+EMBEDDER = "llm_embedder"
 # More tokens than any test waits for.
 ENDLESS_TOKENS = 100_000
 _MOCK = {"ENGINE_ADAPTER": "mock", "MAX_TOKENS_LIMIT": str(ENDLESS_TOKENS)}
 
 
-def write(root: Path, profile: Profile) -> None:
-    """Write the repository, the profile's own models with what is different here. Unchanged files stay untouched."""
+def write(root: Path, home: Path, profile: Profile) -> None:
+    """Write the repository, the profile's own models with what is different here. Unchanged files stay untouched.
+
+    `home` is where the profile's relative paths begin; its artifacts have been made.
+    """
     rendered = rendered_files(profile)
     arguments = json.loads(rendered[MODEL_REPOSITORY / "llm_bf16" / "1" / "model.json"])
     limits = {"MAX_WAITING_REQUESTS": str(FLOAT32_MAX_WAITING)}
@@ -54,6 +63,15 @@ def write(root: Path, profile: Profile) -> None:
     )
     _vllm(root / DYING_MOCK, rendered, _MOCK, {"die_after_tokens": DYING_MOCK_TOKENS, "step_s": 0.02})
     _baseline(root / BASELINE_FLOAT32, rendered)
+    _vllm(root / LORA, rendered, {}, arguments | {"enable_lora": True, "max_loras": 2, "max_lora_rank": 8})
+    adapters = {name: str(root / LORA / name) for name in (LORA_IDLE, LORA_STRONG)}
+    checkpoint = home / profile.artifacts.bf16.path
+    for name, strength in ((LORA_IDLE, 0.0), (LORA_STRONG, 1.0)):
+        lora_adapter.write(Path(adapters[name]), checkpoint, strength)
+    _write(root / LORA / "1" / "multi_lora.json", json.dumps(adapters, indent=2) + "\n")
+    _vllm(
+        root / EMBEDDER, rendered, {}, float32 | {"model": arguments["model"], "runner": "pooling", "convert": "embed"}
+    )
 
 
 def _vllm(
