@@ -16,7 +16,7 @@ from tools.spec.model import Target
 AUTO: Final = "auto"
 CPU: Final = "cpu"
 
-# cudaMemGetInfo's total in GiB, the lowest seen in public logs: the driver keeps 0.4 to 0.9 GiB of what nvidia-smi shows.
+# cudaMemGetInfo's total in GiB as public logs show it: the driver keeps 0.4 to 0.9 GiB of what nvidia-smi calls total.
 _KNOWN: Final = {
     "l4": 22.0,
     "a10g": 22.0,
@@ -52,7 +52,7 @@ def device_of(name: str | None, target: Target) -> Device:
     Raises PlanningError for a name nobody knows, and for "auto" on a machine without a GPU.
     """
     if name is None and target.accelerator == "cuda":
-        return Device(f"the profile's target, {target.gpu_memory_gib} GiB", "cuda", target.gpu_memory_gib * GIB)
+        return Device("the profile's target", "cuda", target.gpu_memory_gib * GIB)
     if name is None or name == CPU:
         return _host()
     if name == AUTO:

@@ -24,7 +24,13 @@ class KvCache:
 
     @classmethod
     def of(
-        cls, architecture: Architecture, *, element_bytes: int, block_tokens: int, draft_layers: int, tensor_parallel: int
+        cls,
+        architecture: Architecture,
+        *,
+        element_bytes: int,
+        block_tokens: int,
+        draft_layers: int,
+        tensor_parallel: int,
     ) -> KvCache:
         """2 (key and value) x layers x KV heads x head_dim x bytes of an element; a draft's layers cache too."""
         layers = architecture.num_hidden_layers + draft_layers
