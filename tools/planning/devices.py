@@ -58,9 +58,7 @@ def device_of(name: str | None, target: Target) -> Device:
     if name == AUTO:
         return _here()
     if name not in _KNOWN:
-        guess = nearest(name, [*_KNOWN, AUTO, CPU])
-        question = f' did you mean "{guess}"?' if guess else ""
-        raise PlanningError(f'no GPU "{name}":{question} known are {", ".join((*_KNOWN, CPU, AUTO))}')
+        raise PlanningError(f'no GPU "{name}":{_question(name)} known are {", ".join((*_KNOWN, CPU, AUTO))}')
     return _known(name)
 
 
@@ -68,6 +66,14 @@ def of_gpu(gpu: Gpu) -> Device:
     """What nvidia-smi says of a GPU, as CUDA would."""
     total = gpu.total * MIB - _KEPT_BY_THE_DRIVER
     return Device(f"GPU {gpu.index}, {gpu.name}", "cuda", total, taken=max(0, total - gpu.free * MIB))
+
+
+def _question(name: str) -> str:
+    word = name.lower()
+    closest = nearest(word, [*_KNOWN, AUTO, CPU])
+    # "a100" is two GPUs here, and by its letters nearest to a third.
+    guesses = [known for known in _KNOWN if known.startswith(word)] or ([closest] if closest else [])
+    return f" did you mean {' or '.join(f'"{guess}"' for guess in guesses)}?" if guesses else ""
 
 
 def _known(name: str) -> Device:

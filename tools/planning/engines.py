@@ -19,6 +19,9 @@ from tools.planning.weights import DTYPE_BYTES, Draft, awq_bytes, draft_bytes, u
 from tools.spec.profile import Profile
 from tools.spec.variants import BaselineVariant, BaselineVersion, VllmVariant
 
+TENSOR_PARALLEL: Final = (1, 2, 4, 8)
+"""The numbers of GPUs that are offered."""
+
 # vLLM 0.32 for an engine started from Python: config/scheduler.py, config/cache.py.
 _DEFAULT_SEQUENCES: Final = 128
 _DEFAULT_BATCHED_TOKENS: Final = 2048

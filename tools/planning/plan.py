@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from tools.planning.devices import Device
-from tools.planning.engines import Engine, Kind, outside_share, tensor_parallel_problem
+from tools.planning.engines import TENSOR_PARALLEL, Engine, Kind, outside_share, tensor_parallel_problem
 from tools.planning.errors import PlanningError
 from tools.planning.placement import advice, cache_bytes
 from tools.planning.verdict import find_problems, find_remedies
-
-TENSOR_PARALLEL: Final = (1, 2, 4, 8)
 
 
 class _Value(BaseModel):
@@ -123,7 +120,7 @@ def plan_memory(profile: str, engines: Sequence[Engine], device: Device, context
         free_bytes=free,
         engines=plans,
         problems=problems,
-        remedies=find_remedies(engines, device, context, short) if problems else [],
+        remedies=find_remedies(engines, device, context, short, free) if problems else [],
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tools.planning.devices import Device, known_devices
-from tools.planning.engines import Engine, Kind, tensor_parallel_problem
+from tools.planning.engines import TENSOR_PARALLEL, Engine, Kind, tensor_parallel_problem
 from tools.planning.overheads import GIB
 from tools.planning.placement import advice, missing_bytes
+from tools.planning.sharing import HEADROOM
 from tools.planning.weights import awq_bytes
 
 _CONTEXT_STEP: Final = 128
@@ -41,20 +44,22 @@ def find_problems(
     return problems
 
 
-def find_remedies(engines: Sequence[Engine], device: Device, context: int | None, short: Sequence[int]) -> list[str]:
-    """What would make them fit, each a sentence; at least one."""
+def find_remedies(
+    engines: Sequence[Engine], device: Device, context: int | None, short: Sequence[int], free: int
+) -> list[str]:
+    """What would make them fit, each a sentence; at least one where `find_problems` finds any."""
+    remedies = [*_possible_degrees(engines), *_larger_caches(engines, short)]
     shares = advice(engines, device, context)
-    if shares:
+    if shares is None:
+        remedies += _shorter_contexts(engines, device, context)
+        remedies += _more_memory(engines, device, context)
+        remedies += _smaller_weights(engines, short)
+        remedies += _more_gpus(engines, short)
+        remedies += _fewer_engines(engines)
+    elif shares and (any(short) or free < 0):
         advised = ", ".join(f"{engines[index].label} {share:g}" for index, share in shares.items())
-        return [f"all of them fit with these shares (gpu_memory_utilization): {advised}"]
-    return [
-        *_shorter_contexts(engines, device, context),
-        *_larger_gpus(engines, device, context),
-        *_smaller_weights(engines, short),
-        *_more_gpus(engines, short),
-        *_larger_caches(engines, short),
-        *_fewer_engines(engines),
-    ]
+        remedies.append(f"all of them fit with these shares (gpu_memory_utilization): {advised}")
+    return remedies
 
 
 def _does_not_start(engine: Engine, device: Device, context: int | None, lacking: int) -> str:
@@ -71,20 +76,30 @@ def _does_not_start(engine: Engine, device: Device, context: int | None, lacking
     return f"{engine.label} would not start: {room}, {needs}: {gib(lacking)} short"
 
 
+def _possible_degrees(engines: Sequence[Engine]) -> Iterator[str]:
+    for engine in engines:
+        if tensor_parallel_problem(engine, engine.tensor_parallel):
+            possible = [degree for degree in TENSOR_PARALLEL if tensor_parallel_problem(engine, degree) is None]
+            if possible:
+                yield f"{engine.label} starts with tensor_parallel_size {' or '.join(map(str, possible))}"
+            else:
+                yield f"{engine.label} starts when quantised with a group size that divides its matrices"
+
+
 def _shorter_contexts(engines: Sequence[Engine], device: Device, context: int | None) -> Iterator[str]:
     longest = context or max(engine.max_model_len for engine in engines)
-    for length in range((longest - 1) // _CONTEXT_STEP * _CONTEXT_STEP, 0, -_CONTEXT_STEP):
-        if not missing_bytes(engines, device, length):
-            yield f"requests of at most {length} tokens fit; --context {length} shows with which shares"
-            return
+    lengths = range(_CONTEXT_STEP, longest, _CONTEXT_STEP)
+    fitting = bisect_left(lengths, True, key=lambda length: missing_bytes(engines, device, length) > 0)
+    if fitting:
+        length = lengths[fitting - 1]
+        yield f"requests of at most {length} tokens fit; --context {length} shows with which shares"
 
 
-def _larger_gpus(engines: Sequence[Engine], device: Device, context: int | None) -> Iterator[str]:
-    if device.accelerator == "cuda":
-        for known in known_devices():
-            if known.total > device.total and not missing_bytes(engines, known, context):
-                yield f"a GPU of {gib(known.total)} is enough (--gpu {known.name})"
-                return
+def _more_memory(engines: Sequence[Engine], device: Device, context: int | None) -> Iterator[str]:
+    needed = device.total + math.ceil(missing_bytes(engines, device, context) / (1 - HEADROOM))
+    known = next((known for known in known_devices() if known.total >= needed), None)
+    example = f" (--gpu {known.name})" if known and device.accelerator == "cuda" else ""
+    yield f"{gib(needed)} of memory would do{example}"
 
 
 def _smaller_weights(engines: Sequence[Engine], short: Sequence[int]) -> Iterator[str]:
