@@ -73,7 +73,8 @@ def _question(name: str) -> str:
     closest = nearest(word, [*_KNOWN, AUTO, CPU])
     # "a100" is two GPUs here, and by its letters nearest to a third.
     guesses = [known for known in _KNOWN if known.startswith(word)] or ([closest] if closest else [])
-    return f" did you mean {' or '.join(f'"{guess}"' for guess in guesses)}?" if guesses else ""
+    quoted = " or ".join(f'"{guess}"' for guess in guesses)
+    return f" did you mean {quoted}?" if guesses else ""
 
 
 def _known(name: str) -> Device:
