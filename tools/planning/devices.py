@@ -49,17 +49,20 @@ def known_devices() -> list[Device]:
 def device_of(name: str | None, target: Target) -> Device:
     """The GPU called `name`, the first one here for "auto", the host for "cpu"; without a name the profile's target.
 
+    Names are the same in capitals.
+
     Raises PlanningError for a name nobody knows, and for "auto" on a machine without a GPU.
     """
     if name is None and target.accelerator == "cuda":
         return Device("the profile's target", "cuda", target.gpu_memory_gib * GIB)
-    if name is None or name == CPU:
+    key = CPU if name is None else name.lower()
+    if key == CPU:
         return _host()
-    if name == AUTO:
+    if key == AUTO:
         return _here()
-    if name not in _KNOWN:
-        raise PlanningError(f'no GPU "{name}":{_question(name)} known are {", ".join((*_KNOWN, CPU, AUTO))}')
-    return _known(name)
+    if key not in _KNOWN:
+        raise PlanningError(f'no GPU "{name}":{_question(key)} known are {", ".join((*_KNOWN, CPU, AUTO))}')
+    return _known(key)
 
 
 def of_gpu(gpu: Gpu) -> Device:
@@ -68,8 +71,7 @@ def of_gpu(gpu: Gpu) -> Device:
     return Device(f"GPU {gpu.index}, {gpu.name}", "cuda", total, taken=max(0, total - gpu.free * MIB))
 
 
-def _question(name: str) -> str:
-    word = name.lower()
+def _question(word: str) -> str:
     closest = nearest(word, [*_KNOWN, AUTO, CPU])
     # "a100" is two GPUs here, and by its letters nearest to a third.
     guesses = [known for known in _KNOWN if known.startswith(word)] or ([closest] if closest else [])
