@@ -73,6 +73,11 @@ def test_another_group_size_is_refused(tmp_path: Path) -> None:
     assert architecture_of(llama(), folder, NAME, 64) == LLAMA_2_7B
 
 
+def test_a_group_size_that_the_config_does_not_say_is_the_profiles(tmp_path: Path) -> None:
+    folder = write(tmp_path, quantization_config={"quant_method": "compressed-tensors", "config_groups": {}})
+    assert architecture_of(llama(), folder, NAME, 128) == LLAMA_2_7B
+
+
 def test_sizes_that_stand_nowhere_are_asked_for(tmp_path: Path) -> None:
     names = ("intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
     text = refused(llama(**dict.fromkeys(names)), tmp_path)

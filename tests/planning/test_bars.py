@@ -9,8 +9,8 @@ from tests.planning.examples import BASELINE, ENGINE
 from tools.planning.bars import COLOURS, cells, chart_of
 from tools.planning.devices import Device
 from tools.planning.engines import Kind
-from tools.planning.overheads import GIB
 from tools.planning.plan import plan_memory
+from tools.planning.units import GIB
 
 
 def gpu(gibibytes: int, taken: int = 0) -> Device:

@@ -8,7 +8,7 @@ import pytest
 from tools.bootstrap.doctor.gpu import Gpu
 from tools.planning.devices import device_of, known_devices, of_gpu
 from tools.planning.errors import PlanningError
-from tools.planning.overheads import GIB, MIB
+from tools.planning.units import GIB, MIB
 from tools.spec.model import Target
 
 CPU = Target(accelerator="cpu")

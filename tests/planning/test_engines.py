@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.planning.examples import BASELINE, ENGINE, engines, profile
 from tools.planning.engines import Engine, Kind, engines_of, outside_share, tensor_parallel_problem
 from tools.planning.errors import PlanningError
-from tools.planning.overheads import COLLECTIVES, CUDA_CONTEXT, GIB
+from tools.planning.overheads import COLLECTIVES, CUDA_CONTEXT
+from tools.planning.units import GIB
 from tools.planning.weights import Draft
 from tools.spec.profile import Profile
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.planning.examples import LLAMA_2_7B, SMOLLM2, architectures
 from tools.planning.architecture import Architecture
 from tools.planning.kv_cache import KvCache
-from tools.planning.overheads import GIB, MIB
+from tools.planning.units import GIB, MIB
 
 
 def cache(

@@ -6,7 +6,8 @@ import pytest
 
 from tests.planning.examples import LLAMA_2_7B, SMOLLM2
 from tools.planning.architecture import Architecture
-from tools.planning.overheads import GIB, activation_bytes, graph_bytes, prefill_bytes
+from tools.planning.overheads import activation_bytes, graph_bytes, prefill_bytes
+from tools.planning.units import GIB
 
 LLAMA_3_8B = Architecture(4096, 14336, 32, 32, 8, 128, 128256, False)
 

@@ -9,9 +9,9 @@ from tests.planning.examples import ENGINE
 from tools.planning.bars import COLOURS, Chart, chart_of
 from tools.planning.devices import Device
 from tools.planning.errors import PlanningError
-from tools.planning.overheads import GIB
 from tools.planning.picture import draw, write_png
 from tools.planning.plan import plan_memory
+from tools.planning.units import GIB
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from tests.planning.examples import BASELINE, ENGINE, engines, profile
 from tools.planning.devices import Device, device_of
 from tools.planning.engines import Engine, engines_of
 from tools.planning.errors import PlanningError
-from tools.planning.overheads import GIB
 from tools.planning.plan import MemoryPlan, check_context, plan_memory
+from tools.planning.units import GIB
 
 AWQ = replace(ENGINE, model="llm_awq", group_size=128, dtype="float16", share=0.2)
 lists_of_engines = st.lists(engines(), min_size=1, max_size=4)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.planning.overheads import GIB
 from tools.planning.sharing import Claim, advised_shares, shortfall
+from tools.planning.units import GIB
 
 claims = st.builds(
     lambda fixed, least, more: Claim(fixed, least, least + more),

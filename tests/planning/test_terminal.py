@@ -9,9 +9,9 @@ from rich.console import Console
 from tests.planning.examples import BASELINE, ENGINE
 from tools.planning.devices import Device
 from tools.planning.engines import Engine
-from tools.planning.overheads import GIB
 from tools.planning.plan import MemoryPlan, plan_memory
 from tools.planning.terminal import render
+from tools.planning.units import GIB
 from tools.planning.weights import Draft
 
 AWQ = replace(ENGINE, model="llm_awq", group_size=128, dtype="float16", share=0.2)
@@ -37,7 +37,7 @@ def row(lines: list[str], title: str, engine: str) -> list[str]:
 
 def test_the_parts_stand_in_a_table() -> None:
     lines = printed(planned(ENGINE, EAGLE))
-    assert lines[0] == "p on a GPU (80.0 GiB): GiB on one GPU"
+    assert lines[0] == "p on a GPU (80.0 GiB), in GiB"
     assert lines[2].split() == ["engine", "weights", "draft", "activations", "graphs", "runtime", "KV", "cache", "all"]
     assert row(lines, "p on", "llm_bf16:1") == ["llm_bf16:1", "12.55", "0.17", "0.23", "0.75", "26.74", "40.45"]
     assert row(lines, "p on", "llm_eagle:1")[1:3] == ["3.62", "0.81"]
@@ -50,8 +50,9 @@ def test_no_heading_is_cut_in_80_columns() -> None:
 
 def test_what_runs_at_once_is_said_with_the_shares() -> None:
     lines = printed(planned(ENGINE, replace(AWQ, share=0.92, share_is_default=True)))
-    assert row(lines, "What runs", "llm_bf16:1")[1:] == ["4,096", "13", "of", "64", "512", "54,752", "0.5", "0.54"]
-    assert "0.92 (default)" in " ".join(row(lines, "What runs", "llm_awq:1"))
+    assert row(lines, "What runs", "llm_bf16:1")[1:] == ["4,096", "13", "64", "512", "54,752", "0.5", "0.54"]
+    assert row(lines, "What runs", "llm_awq:1")[-2:] == ["0.92", "0.428"]
+    assert lines[lines.index(next(line for line in lines if "0.92 " in line)) + 1].split() == ["(default)"]
 
 
 def test_the_bars_are_told_apart_without_colour() -> None:

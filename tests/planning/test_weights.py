@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.planning.examples import LLAMA_2_7B, SMOLLM2, architectures
 from tools.planning.architecture import Architecture
-from tools.planning.overheads import GIB
+from tools.planning.units import GIB
 from tools.planning.weights import Draft, awq_bytes, count, draft_bytes, unquantised_bytes
 
 

@@ -129,8 +129,10 @@ def _comparison(config: _Config, model: ServedModel, group_size: int | None) -> 
             for key in Architecture.__slots__
             if key not in ("hidden_size", "vocab_size")
         ]
-    if group_size is not None and config.quantization_config is not None:
-        pairs.append(("quantization_config.group_size", config.quantization_config.group_size, group_size))
+    # compressed-tensors writes its group size elsewhere, and for each kind of layer.
+    written = config.quantization_config.group_size if config.quantization_config else None
+    if group_size is not None and written is not None:
+        pairs.append(("quantization_config.group_size", written, group_size))
     return pairs
 
 

@@ -9,7 +9,7 @@ import psutil
 
 from tools.bootstrap.doctor.gpu import Gpu, NoGpuError, installed_gpus
 from tools.planning.errors import PlanningError
-from tools.planning.overheads import GIB, MIB
+from tools.planning.units import GIB, MIB
 from tools.spec.base import nearest
 from tools.spec.model import Target
 

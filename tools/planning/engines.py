@@ -14,7 +14,7 @@ from tools.planning import overheads
 from tools.planning.architecture import Architecture, architecture_of
 from tools.planning.errors import PlanningError
 from tools.planning.kv_cache import CPU_BLOCK_TOKENS, GPU_BLOCK_TOKENS, KvCache
-from tools.planning.overheads import GIB
+from tools.planning.units import GIB
 from tools.planning.weights import DTYPE_BYTES, Draft, awq_bytes, draft_bytes, unquantised_bytes
 from tools.spec.profile import Profile
 from tools.spec.variants import BaselineVariant, BaselineVersion, VllmVariant

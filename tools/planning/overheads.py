@@ -9,10 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from tools.planning.architecture import Architecture
+from tools.planning.units import GIB, MIB
 from tools.planning.weights import DTYPE_BYTES
-
-MIB: Final = 1 << 20
-GIB: Final = 1 << 30
 
 CUDA_CONTEXT: Final = int(0.45 * GIB)
 """Of every process, before its first tensor. vLLM takes its first look at the free memory after the context is there,

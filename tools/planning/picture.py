@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tools.planning.bars import COLOURS, Bar, Chart
 from tools.planning.errors import PlanningError
-from tools.planning.verdict import gib
+from tools.planning.units import gib
 
 _WIDTH: Final = 1200
 _MARGIN: Final = 24

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field
 
 from tools.planning.devices import Device
 from tools.planning.engines import TENSOR_PARALLEL, Engine, Kind, outside_share, tensor_parallel_problem
@@ -79,6 +79,7 @@ class MemoryPlan(_Value):
     problems: list[str]
     remedies: list[str]
 
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
     @property
     def fits(self) -> bool:
         return not self.problems

@@ -12,9 +12,8 @@ from rich.text import Text
 
 from tools.planning.bars import COLOURS, FREE, OTHERS, Chart, cells, chart_of
 from tools.planning.engines import Kind
-from tools.planning.overheads import GIB
 from tools.planning.plan import EnginePlan, MemoryPlan, TensorParallelOption
-from tools.planning.verdict import gib
+from tools.planning.units import GIB, gib
 
 BAR_CELLS: Final = 60
 
@@ -64,7 +63,7 @@ def render(plan: MemoryPlan) -> Iterator[RenderableType]:
 
 
 def _memory(plan: MemoryPlan) -> Table:
-    table = _table(f"{plan.profile} on {plan.device} ({gib(plan.total_bytes)}): GiB on one GPU")
+    table = _table(f"{plan.profile} on {plan.device} ({gib(plan.total_bytes)}), in GiB")
     columns = [
         (heading, kinds)
         for heading, kinds in _COLUMNS
@@ -106,7 +105,7 @@ def _bars(chart: Chart) -> Iterator[Text]:
 
 def _capacity(plan: MemoryPlan) -> Table:
     table = _table("What runs at once")
-    headings = ["context", "sequences", "KiB a token", "tokens in cache"]
+    headings = ["context", "fit at once", "allowed", "KiB a token", "tokens in cache"]
     if plan.accelerator == "cuda":
         headings += ["share now", "advised"]
     for heading in headings:
@@ -114,7 +113,8 @@ def _capacity(plan: MemoryPlan) -> Table:
     for engine in plan.engines:
         row = [
             f"{engine.context:,}",
-            f"{engine.sequences} of {engine.max_num_seqs}",
+            str(engine.sequences),
+            str(engine.max_num_seqs),
             f"{engine.kv_token_bytes / 1024:g}",
             f"{engine.kv_cache_tokens:,}",
         ]
@@ -137,11 +137,13 @@ def _tensor_parallel(plan: MemoryPlan) -> Iterator[RenderableType]:
         table.add_column(heading, justify="right")
     refused: dict[tuple[int, str], list[str]] = {}
     for engine in plan.engines:
+        label = engine.label
         for option in engine.tensor_parallel:
             if option.problem:
                 refused.setdefault((option.degree, option.problem), []).append(engine.label)
             else:
-                table.add_row(engine.label if option.degree == 1 else "", str(option.degree), *_figures(option))
+                table.add_row(label, str(option.degree), *_figures(option))
+                label = ""
     yield table
     for (degree, problem), labels in refused.items():
         yield Text(f"not over {degree} GPUs: {', '.join(labels)} ({problem})")

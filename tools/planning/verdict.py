@@ -9,18 +9,13 @@ from typing import Final
 
 from tools.planning.devices import Device, known_devices
 from tools.planning.engines import TENSOR_PARALLEL, Engine, Kind, tensor_parallel_problem
-from tools.planning.overheads import GIB
 from tools.planning.placement import advice, missing_bytes
 from tools.planning.sharing import HEADROOM
+from tools.planning.units import gib
 from tools.planning.weights import awq_bytes
 
 _CONTEXT_STEP: Final = 128
 _AWQ_GROUP: Final = 128
-
-
-def gib(size: int) -> str:
-    """As "12.6 GiB"."""
-    return f"{size / GIB:.1f} GiB"
 
 
 def find_problems(
