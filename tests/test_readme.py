@@ -24,7 +24,12 @@ ROOT = Path(__file__).resolve().parents[1]
 ENGLISH = ROOT / "README.md"
 CHINESE = ROOT / "README.zh-CN.md"
 BOTH = [ENGLISH, CHINESE]
-PAGES = [*BOTH, ROOT / "docker" / "README.md", ROOT / "tools" / "lint" / "README.md"]
+PAGES = [
+    *BOTH,
+    ROOT / "docker" / "README.md",
+    ROOT / "tools" / "lint" / "README.md",
+    ROOT / "tools" / "planning" / "README.md",
+]
 
 
 def name_of(page: Path) -> str:

@@ -101,6 +101,34 @@ def test_a_group_size_that_does_not_divide_is_refused() -> None:
     assert '"artifacts.awq.group_size" 96 does not divide "model.hidden_size" 4096' in refused(data)
 
 
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"num_hidden_layers": None, "intermediate_size": None},
+            "'intermediate_size', 'num_hidden_layers' missing: give all of intermediate_size, num_hidden_layers, "
+            "num_attention_heads, num_key_value_heads as in the checkpoint's config.json, or none",
+        ),
+        ({"num_key_value_heads": 5}, '"num_key_value_heads" 5 does not divide "num_attention_heads" 32'),
+        (
+            {"num_attention_heads": 30, "num_key_value_heads": 30, "head_dim": None},
+            '"num_attention_heads" 30 does not divide "hidden_size" 4096: give "head_dim"',
+        ),
+    ],
+)
+def test_sizes_that_cannot_be_a_model_are_refused(changes: dict[str, Any], text: str) -> None:
+    data = raw()
+    data["model"].update(changes)
+    assert refused(data) == text
+
+
+def test_a_profile_may_leave_the_sizes_of_its_layers_out() -> None:
+    data = raw()
+    for key in ("intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"):
+        del data["model"][key]
+    assert Profile.model_validate(data).model.num_hidden_layers is None
+
+
 def test_weights_that_are_no_artifact_are_refused() -> None:
     text = refused(set_argument("llm_bf16", "model", "models/elsewhere"))
     assert "\"model\" 'models/elsewhere' is none of the artifacts' paths (models/llama-2-7b-chat, models/" in text

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
 from .base import PositiveInt, RelativePath, SpecModel, failure
+
+_SIZES_OF_A_LAYER: Final = ("intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 
 
 class Target(SpecModel):
@@ -29,7 +31,9 @@ class ServedModel(SpecModel):
     """Facts of the checkpoint that other parts are checked against.
 
     `context_length` is the longest prompt plus answer the weights were trained for, in tokens. `chat_template` is
-    "tokenizer" for the template in the artifact's own tokenizer files, or the path of a Jinja file.
+    "tokenizer" for the template in the artifact's own tokenizer files, or the path of a Jinja file. The sizes from
+    `intermediate_size` on bear the names they have in the checkpoint's config.json; they let memory be planned before
+    the checkpoint is there. `head_dim` None is hidden_size / num_attention_heads.
     """
 
     display_name: Annotated[str, Field(min_length=1)]
@@ -37,12 +41,35 @@ class ServedModel(SpecModel):
     context_length: PositiveInt
     hidden_size: PositiveInt
     vocab_size: PositiveInt
+    intermediate_size: PositiveInt | None = None
+    num_hidden_layers: PositiveInt | None = None
+    num_attention_heads: PositiveInt | None = None
+    num_key_value_heads: PositiveInt | None = None
+    head_dim: PositiveInt | None = None
+    tie_word_embeddings: bool = False
     chat_template: RelativePath = "tokenizer"
 
     @property
     def chat_template_file(self) -> str | None:
         """Path of the template's file; None for the tokenizer's own."""
         return None if self.chat_template == "tokenizer" else self.chat_template
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> ServedModel:
+        missing = [name for name in _SIZES_OF_A_LAYER if getattr(self, name) is None]
+        if missing and len(missing) < len(_SIZES_OF_A_LAYER):
+            raise failure(
+                f"{', '.join(map(repr, missing))} missing: give all of {', '.join(_SIZES_OF_A_LAYER)} as in the "
+                "checkpoint's config.json, or none"
+            )
+        heads, kv_heads = self.num_attention_heads, self.num_key_value_heads
+        if heads and kv_heads and heads % kv_heads:
+            raise failure(f'"num_key_value_heads" {kv_heads} does not divide "num_attention_heads" {heads}')
+        if heads and self.head_dim is None and self.hidden_size % heads:
+            raise failure(
+                f'"num_attention_heads" {heads} does not divide "hidden_size" {self.hidden_size}: give "head_dim"'
+            )
+        return self
 
 
 class Weights(SpecModel):

@@ -26,19 +26,39 @@ class Gpu:
     total: int
 
 
+class NoGpuError(Exception):
+    """No GPU can be used here; the text says how that shows, `fix` what to do when a GPU is wanted."""
+
+    def __init__(self, reason: str, fix: str = "") -> None:
+        super().__init__(reason)
+        self.fix = fix
+
+
 def gpus_are_fit() -> list[Finding]:
+    try:
+        return [finding for gpu in installed_gpus() for finding in judge(gpu)]
+    except NoGpuError as error:
+        if error.fix:
+            return [Finding("warn", "GPU", str(error), error.fix)]
+        return [Finding("warn", "GPU", f"none ({error})", "the default profile, cpu-smollm2, needs none")]
+
+
+def installed_gpus() -> list[Gpu]:
+    """The GPUs that nvidia-smi lists, at least one. Raises NoGpuError."""
     command = ["nvidia-smi", f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=20, check=True)
     except FileNotFoundError:
-        return [_no_gpu("no nvidia-smi on PATH")]
+        raise NoGpuError("no nvidia-smi on PATH") from None
     except subprocess.TimeoutExpired:
-        return [Finding("warn", "GPU", "no answer from nvidia-smi in 20 s", "check the driver: dmesg | grep -i nvrm")]
+        raise NoGpuError("no answer from nvidia-smi in 20 s", "check the driver: dmesg | grep -i nvrm") from None
     except subprocess.CalledProcessError as error:
         words = (error.stdout or error.stderr or "").strip().splitlines()
-        return [_no_gpu(words[0] if words else f"nvidia-smi ended with code {error.returncode}")]
+        raise NoGpuError(words[0] if words else f"nvidia-smi ended with code {error.returncode}") from None
     gpus = parse(answer.stdout)
-    return [finding for gpu in gpus for finding in judge(gpu)] if gpus else [_no_gpu("nvidia-smi lists none")]
+    if not gpus:
+        raise NoGpuError("nvidia-smi lists none")
+    return gpus
 
 
 def parse(text: str) -> list[Gpu]:
@@ -87,7 +107,3 @@ def _judge_memory(check: str, gpu: Gpu) -> Finding:
     return Finding(
         "warn", check, f"{message}: a 7B model in bf16 takes {LEAST_FREE_MIB} MiB", "end other programs: nvidia-smi"
     )
-
-
-def _no_gpu(reason: str) -> Finding:
-    return Finding("warn", "GPU", f"none ({reason})", "the default profile, cpu-smollm2, needs none")
