@@ -4,7 +4,7 @@
 
     python -m tools.drafting generate --target models/NAME --work WORK --tokens 3000000 --engines 6
     python -m tools.drafting train --target models/NAME --work WORK --head HEAD
-    python -m tools.drafting accept --target models/NAME --work WORK --head HEAD
+    python -m tools.drafting accept --target models/NAME --head HEAD
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     # The engines of `generate` run elsewhere, so that they find this package.
-    target, work = Target.read(options.target.resolve()), Work(options.work.resolve())
+    target = Target.read(options.target.resolve())
+    if options.stage == "accept":
+        _accept(options, target)
+        return
+    work = Work(options.work.resolve())
     work.folder.mkdir(parents=True, exist_ok=True)
     if options.stage == "generate":
         write_with_engines(
@@ -57,19 +61,20 @@ def _run(options: argparse.Namespace) -> None:
         )
     elif options.stage == "write":
         write_conversations(_writer_settings(options, target, work))
-    elif options.stage == "train":
-        train_stage(target, work, options.head, _training_settings(options), _say)
     else:
-        accept_stage(
-            target,
-            work,
-            options.head,
-            num_speculative_tokens=options.num_speculative_tokens,
-            prompts=options.prompts,
-            max_tokens=options.max_tokens,
-            at_once=options.at_once,
-            report=_say,
-        )
+        train_stage(target, work, options.head, _training_settings(options), _say)
+
+
+def _accept(options: argparse.Namespace, target: Target) -> None:
+    accept_stage(
+        target,
+        options.head,
+        num_speculative_tokens=options.num_speculative_tokens,
+        prompts=options.prompts,
+        max_tokens=options.max_tokens,
+        at_once=options.at_once,
+        report=_say,
+    )
 
 
 def _writer_settings(options: argparse.Namespace, target: Target, work: Work) -> WriterSettings:
@@ -98,7 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     stages = parser.add_subparsers(dest="stage", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--target", type=Path, required=True, help="folder of the target's checkpoint")
-    common.add_argument("--work", type=Path, required=True, help="folder for data, checkpoint and loss curve")
+    kept = argparse.ArgumentParser(add_help=False)
+    kept.add_argument("--work", type=Path, required=True, help="folder for data, checkpoint and loss curve")
     writing = argparse.ArgumentParser(add_help=False)
     writing.add_argument("--tokens", type=int, required=True, help="answer tokens, those of earlier runs included")
     writing.add_argument("--seconds", type=float, default=1e9, help="no new batch after this")
@@ -106,12 +112,12 @@ def _parser() -> argparse.ArgumentParser:
     writing.add_argument("--at-once", type=int, default=64, help="conversations an engine answers together")
     writing.add_argument("--seed", type=int, default=0)
     writing.add_argument("--prompts", type=Path, help="a prompt a line; without it the target writes them")
-    generate = stages.add_parser("generate", parents=[common, writing], help="the target answers prompts")
+    generate = stages.add_parser("generate", parents=[common, kept, writing], help="the target answers prompts")
     generate.add_argument("--engines", type=int, default=1, help="vLLM processes side by side")
-    write = stages.add_parser("write", parents=[common, writing], help="one engine of `generate`")
+    write = stages.add_parser("write", parents=[common, kept, writing], help="one engine of `generate`")
     write.add_argument("--writer", type=int, required=True)
     write.add_argument("--writers", type=int, required=True)
-    train = stages.add_parser("train", parents=[common], help="train on the data and write the head")
+    train = stages.add_parser("train", parents=[common, kept], help="train on the data and write the head")
     train.add_argument("--head", type=Path, required=True, help="folder that gets the head")
     for name, field in TrainingSettings.model_fields.items():
         train.add_argument(f"--{name.replace('_', '-')}", type=field.annotation, help=f"default {field.default}")

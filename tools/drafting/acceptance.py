@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tools.drafting.conversations import Conversation
 from tools.drafting.errors import DraftError
 from tools.drafting.manifest import Acceptance
 
@@ -19,25 +18,25 @@ _KV_CACHE_BYTES: Final = 4 << 30
 def measure_acceptance(
     target: Path,
     head: Path,
-    conversations: Sequence[Conversation],
+    prompts: Sequence[str],
     *,
     num_speculative_tokens: int,
     max_tokens: int,
     at_once: int,
 ) -> Acceptance:
-    """Greedy answers to the conversations' prompts, `at_once` together. Raises DraftError when nothing was drafted."""
+    """Greedy answers to rendered prompts, `at_once` together. Raises DraftError when nothing was drafted."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     import torch
     from vllm import LLM, SamplingParams
     from vllm import __version__ as vllm_version
 
     on_gpu = torch.cuda.is_available()
-    longest = max(len(conversation.prompt) for conversation in conversations)
+    ids = _tokenized(target, prompts)
     device: dict[str, Any] = {"kv_cache_memory_bytes": _KV_CACHE_BYTES, "gpu_memory_utilization": 0.2} if on_gpu else {}
     llm = LLM(
         model=str(target),
         dtype="bfloat16",
-        max_model_len=longest + max_tokens + num_speculative_tokens + 1,
+        max_model_len=max(map(len, ids)) + max_tokens + num_speculative_tokens + 1,
         max_num_seqs=at_once,
         enforce_eager=True,
         disable_log_stats=False,
@@ -49,7 +48,7 @@ def measure_acceptance(
         **device,
     )
     outputs = llm.generate(
-        [{"prompt_token_ids": conversation.prompt.tolist()} for conversation in conversations],
+        [{"prompt_token_ids": prompt} for prompt in ids],
         SamplingParams(temperature=0.0, max_tokens=max_tokens, detokenize=False),
     )
     drafts, drafted, accepted, by_position = _counted(llm.get_metrics())
@@ -57,7 +56,7 @@ def measure_acceptance(
         raise DraftError(f'nothing was drafted with "{head}": the answers were too short, give more prompts')
     return Acceptance(
         num_speculative_tokens=num_speculative_tokens,
-        prompts=len(conversations),
+        prompts=len(prompts),
         answer_tokens=sum(len(output.outputs[0].token_ids) for output in outputs),
         max_tokens=max_tokens,
         drafts=drafts,
@@ -70,6 +69,13 @@ def measure_acceptance(
         device=str(torch.cuda.get_device_name()) if on_gpu else "CPU",
         vllm=vllm_version,
     )
+
+
+def _tokenized(target: Path, prompts: Sequence[str]) -> list[list[int]]:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(target))
+    return [tokenizer.encode(prompt, add_special_tokens=False) for prompt in prompts]
 
 
 def _counted(metrics: Sequence[Any]) -> tuple[int, int, int, list[int]]:

@@ -56,7 +56,7 @@ def load(file: Path, settings: str, head: Any, optimizer: Any) -> Progress:
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise DraftError(f'checkpoint "{file}" is damaged ({error}): delete it and train again') from error
+        raise DraftError(f'checkpoint "{file}" is damaged: delete it and train again') from error
     if state["settings"] != settings:
         raise DraftError(
             f'checkpoint "{file}" is of another run: it was trained with {state["settings"]}, now asked is {settings}; '

@@ -59,7 +59,6 @@ def train_stage(target: Target, work: Work, head: Path, settings: TrainingSettin
 
 def accept_stage(
     target: Target,
-    work: Work,
     head: Path,
     *,
     num_speculative_tokens: int,
@@ -70,15 +69,13 @@ def accept_stage(
 ) -> HeadManifest:
     """Measures the head on unseen prompts and writes the figures into its manifest. Raises DraftError."""
     from tools.drafting.acceptance import measure_acceptance
+    from tools.drafting.export import read_unseen_prompts
 
     manifest = check_fits(head, target)
-    unseen = Dataset.read(work.data, target.weights_sha256()).unseen[:prompts]
-    if not unseen:
-        raise DraftError(f'"{work.data}" holds no unseen conversation: write more data')
     acceptance = measure_acceptance(
         target.folder,
         head,
-        unseen,
+        read_unseen_prompts(head)[:prompts],
         num_speculative_tokens=num_speculative_tokens,
         max_tokens=max_tokens,
         at_once=at_once,

@@ -1,4 +1,7 @@
-"""A trained head as the folder that vLLM loads: config.json, model.safetensors, manifest."""
+"""A trained head as the folder that vLLM loads: config.json, model.safetensors, manifest.
+
+Prompts that it was not trained on lie beside it, so that its acceptance can be measured again wherever it goes.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,18 @@ from typing import Final
 
 import torch
 from safetensors.torch import save_file
+from transformers import AutoTokenizer
 
 from tools.artifacts.manifest import sizes_of
 from tools.drafting.architecture import Target
 from tools.drafting.conversations import Dataset
+from tools.drafting.errors import DraftError
 from tools.drafting.manifest import DataFigures, HeadManifest, TrainingFigures
 from tools.drafting.training import Trained, TrainingSettings
 
 WEIGHTS: Final = "model.safetensors"
+UNSEEN_PROMPTS: Final = "unseen-prompts.json"
+_MOST_PROMPTS: Final = 400
 _PACKAGES: Final = ("torch", "transformers", "safetensors", "numpy")
 
 
@@ -37,6 +44,7 @@ def export_head(
         config = json.dumps(trained.config, indent=2, sort_keys=True) + "\n"
         (partial / "config.json").write_text(config, encoding="utf-8")
         (partial / WEIGHTS).chmod((partial / "config.json").stat().st_mode)
+        _write_unseen_prompts(partial / UNSEEN_PROMPTS, target, data)
         manifest = HeadManifest(
             name=folder.name,
             source=target.folder.name,
@@ -56,6 +64,23 @@ def export_head(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return manifest
+
+
+def read_unseen_prompts(head: Path) -> list[str]:
+    """Rendered prompts, as the engine tokenizes them. Raises DraftError."""
+    file = head / UNSEEN_PROMPTS
+    try:
+        prompts: list[str] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DraftError(f'"{file}" cannot be read ({error}): restore it, or train the head again') from error
+    return prompts
+
+
+def _write_unseen_prompts(file: Path, target: Target, data: Dataset) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(str(target.folder))
+    prompts = dict.fromkeys(tokenizer.decode(conversation.prompt.tolist()) for conversation in data.unseen)
+    text = json.dumps(list(prompts)[:_MOST_PROMPTS], indent=1, ensure_ascii=False) + "\n"
+    file.write_text(text, encoding="utf-8")
 
 
 def _version(package: str) -> str:

@@ -84,15 +84,17 @@ class Eagle3Head(nn.Module):  # type: ignore[misc]
         self._rotary = LlamaRotaryEmbedding(llama)
 
     def begin_from(self, draft_ids: Tensor, lm_head: Tensor, norm: Tensor) -> None:
-        """Set the vocabulary mapping, and start from the target's output layer.
+        """Set the vocabulary mapping, and start as what the target would say after its last aux layer.
 
-        draft_ids [D] int64, ascending; lm_head [V, H] and norm [H] are the target's.
+        From random weights the target's output layer, made for features of quite another scale, would first be very
+        sure of nonsense. draft_ids [D] int64, ascending; lm_head [V, H] and norm [H] are the target's.
         """
         self.d2t.copy_(draft_ids - torch.arange(len(draft_ids), device=draft_ids.device))
         self.t2d.zero_()[draft_ids] = True
         with torch.no_grad():
             self.lm_head.weight.copy_(lm_head[draft_ids])
             self.norm.weight.copy_(norm)
+            self.fc.weight.zero_()[:, -self.fc.out_features :].fill_diagonal_(1.0)
 
     @property
     def draft_ids(self) -> Tensor:

@@ -59,6 +59,8 @@ class Acceptance(_Part):
 class HeadManifest(Manifest):
     """`source` and `source_sha256` are the target's name and the hash of its weights."""
 
+    model_config = ConfigDict(extra="forbid")
+
     aux_layers: list[int]
     draft_vocab_size: int
     data: DataFigures
