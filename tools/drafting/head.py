@@ -6,7 +6,7 @@ Shapes: B conversations, T positions, H the hidden size, V the target's vocabula
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,9 @@ from transformers.models.llama.modeling_llama import (
 )
 
 KeyValue = tuple[Tensor, Tensor]
+
+_FEATURE_SCALE: Final = 1 / 16
+_CONFIDENCE: Final = 0.5
 
 
 class _Attention(nn.Module):  # type: ignore[misc]
@@ -84,17 +87,18 @@ class Eagle3Head(nn.Module):  # type: ignore[misc]
         self._rotary = LlamaRotaryEmbedding(llama)
 
     def begin_from(self, draft_ids: Tensor, lm_head: Tensor, norm: Tensor) -> None:
-        """Set the vocabulary mapping, and start as what the target would say after its last aux layer.
+        """Set the vocabulary mapping, and start from the target's output layer, unsure of itself.
 
-        From random weights the target's output layer, made for features of quite another scale, would first be very
-        sure of nonsense. draft_ids [D] int64, ascending; lm_head [V, H] and norm [H] are the target's.
+        A target's hidden states are tens of times larger than what a fresh layer adds to them: at their own scale the
+        layer's work would be drowned, and the output layer, made for other features, be very sure of nonsense.
+        draft_ids [D] int64, ascending; lm_head [V, H] and norm [H] are the target's.
         """
         self.d2t.copy_(draft_ids - torch.arange(len(draft_ids), device=draft_ids.device))
         self.t2d.zero_()[draft_ids] = True
         with torch.no_grad():
+            self.fc.weight.mul_(_FEATURE_SCALE)
             self.lm_head.weight.copy_(lm_head[draft_ids])
-            self.norm.weight.copy_(norm)
-            self.fc.weight.zero_()[:, -self.fc.out_features :].fill_diagonal_(1.0)
+            self.norm.weight.copy_(_CONFIDENCE * norm)
 
     @property
     def draft_ids(self) -> Tensor:

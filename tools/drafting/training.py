@@ -28,7 +28,7 @@ _WARM_UP: Final = 0.03
 _LAST_RATE: Final = 0.02
 _CLIP: Final = 1.0
 # Unseen conversations that the loss is measured on while training; acceptance is measured on all of them, in vLLM.
-_UNSEEN: Final = 128
+_UNSEEN: Final = 64
 
 
 class TrainingSettings(BaseModel):
