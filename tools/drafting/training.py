@@ -24,7 +24,7 @@ from tools.drafting.head import Eagle3Head
 from tools.drafting.objective import Outcome, assess, mean_acceptance_length
 from tools.drafting.vocabulary import coverage, most_frequent, token_counts
 
-_WARM_UP: Final = 0.03
+_WARM_UP: Final = 0.05
 _LAST_RATE: Final = 0.02
 _CLIP: Final = 1.0
 # Unseen conversations that the loss is measured on while training; acceptance is measured on all of them, in vLLM.
