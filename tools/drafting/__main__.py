@@ -120,7 +120,8 @@ def _parser() -> argparse.ArgumentParser:
     train = stages.add_parser("train", parents=[common, kept], help="train on the data and write the head")
     train.add_argument("--head", type=Path, required=True, help="folder that gets the head")
     for name, field in TrainingSettings.model_fields.items():
-        train.add_argument(f"--{name.replace('_', '-')}", type=field.annotation, help=f"default {field.default}")
+        kind = type(field.default)
+        train.add_argument(f"--{name.replace('_', '-')}", type=kind, help=f"default {field.default}")
     accept = stages.add_parser("accept", parents=[common], help="measure acceptance on unseen prompts")
     accept.add_argument("--head", type=Path, required=True)
     accept.add_argument("--num-speculative-tokens", type=int, default=3)

@@ -49,11 +49,11 @@ class Teacher:
         """[H]"""
         return self._model.model.norm.weight
 
-    @torch.no_grad()
     def teach(self, batch: Batch, draft_ids: Tensor) -> Lesson:
         """vLLM's aux layer k is transformers' `hidden_states[k]`: both are what goes into decoder layer k."""
-        outputs = self._model.model(input_ids=batch.tokens, output_hidden_states=True, use_cache=False)
-        aux = torch.cat([outputs.hidden_states[layer] for layer in self._aux_layers], dim=-1)
-        logits = self._model.lm_head(outputs.last_hidden_state[batch.rows, batch.columns]).float()
-        probabilities = (logits[:, draft_ids] - logits.logsumexp(-1, keepdim=True)).exp()
-        return Lesson(aux, outputs.hidden_states[0], probabilities, logits.argmax(-1))
+        with torch.no_grad():
+            outputs = self._model.model(input_ids=batch.tokens, output_hidden_states=True, use_cache=False)
+            aux = torch.cat([outputs.hidden_states[layer] for layer in self._aux_layers], dim=-1)
+            logits = self._model.lm_head(outputs.last_hidden_state[batch.rows, batch.columns]).float()
+            probabilities = (logits[:, draft_ids] - logits.logsumexp(-1, keepdim=True)).exp()
+            return Lesson(aux, outputs.hidden_states[0], probabilities, logits.argmax(-1))

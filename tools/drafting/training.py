@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
 
@@ -103,8 +104,6 @@ class _Run:
         self._interval = max(1, self.total_steps // 40)
 
     def _plan(self, lengths: Sequence[int]) -> list[list[int]]:
-        import numpy as np
-
         return plan_batches(lengths, self._settings.batch_tokens, np.random.default_rng((self._settings.seed, 0)))
 
     def go(self, report: Callable[[str], None]) -> None:
@@ -157,9 +156,9 @@ class _Run:
         rest = min(1.0, (done - _WARM_UP) / (1 - _WARM_UP))
         return _LAST_RATE + (1 - _LAST_RATE) * (1 + math.cos(math.pi * rest)) / 2
 
-    @torch.no_grad()
     def _measure(self, losses: Any, agreements: Any, report: Callable[[str], None]) -> None:
-        unseen_loss, unseen_agreement = self._on_unseen()
+        with torch.no_grad():
+            unseen_loss, unseen_agreement = self._on_unseen()
         progress = self.progress
         point = Point(
             step=progress.step,
