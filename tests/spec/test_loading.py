@@ -103,7 +103,8 @@ def test_several_unknown_keys_are_reported_at_once() -> None:
 
 
 def test_errors_in_several_places_are_reported_at_once() -> None:
-    text = default_text().replace("hidden_size: 576", "hidden_size: -1").replace("max_tokens: 1024", "max_tokenz: 1")
+    text = default_text().replace("hidden_size: 576", "hidden_size: -1", 1)
+    text = text.replace("max_tokens: 1024", "max_tokenz: 1", 1)
     assert [line.split(": ")[1] for line in refused(text).splitlines()] == ["model.hidden_size", "limits"]
 
 

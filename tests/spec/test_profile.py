@@ -198,6 +198,24 @@ def test_a_version_to_load_must_exist() -> None:
     assert refused(data) == '"variants.llm_baseline.load_versions" names version 4, which "versions" does not describe'
 
 
+def test_speculation_states_its_golden_interval() -> None:
+    data = raw()
+    del data["variants"]["llm_eagle"]["golden_interval"]
+    assert '"variants.llm_eagle.versions.1" speculates: state its "golden_interval"' in refused(data)
+
+
+def test_no_more_run_than_the_golden_interval_is_good_for() -> None:
+    assert '"max_num_seqs" is 17, over "golden_interval.best_up_to" 16' in refused(
+        set_argument("llm_eagle", "max_num_seqs", 17)
+    )
+
+
+def test_no_more_wait_than_the_golden_interval_bears() -> None:
+    data = raw()
+    data["variants"]["llm_eagle"]["limits"]["max_waiting_requests"] = 17
+    assert '16 running and 17 waiting requests are over "golden_interval.break_even_at" 32' in refused(data)
+
+
 def test_golden_interval_ascends() -> None:
     data = raw()
     data["variants"]["llm_eagle"]["golden_interval"]["break_even_at"] = 64

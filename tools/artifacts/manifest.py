@@ -18,7 +18,8 @@ class Manifest(BaseModel):
     `versions` are those of the packages that made it; `files` maps each file's name to its size in bytes.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A kind of artifact that says more of itself (a draft head its acceptance) extends this; what all say is read here.
+    model_config = ConfigDict(frozen=True)
 
     name: str
     source: str

@@ -33,6 +33,12 @@ def print_instance(instance: InstanceStatus, console: Console) -> None:
         console.print(f"  its supervisor was killed: ./ladder down --port-base {instance.port_base} clears it up")
     if instance.models:
         console.print(models_table(instance.models))
+    for drafting in instance.speculation:
+        by_position = ", ".join(f"{rate:.0%}" for rate in drafting.by_position)
+        console.print(
+            f"{drafting.name} version {drafting.version} drafts: {drafting.mean_acceptance_length:.2f} tokens a step, "
+            f"{drafting.acceptance_rate:.0%} of the drafted accepted (by position {by_position})"
+        )
     if instance.processes:
         console.print(_processes(instance))
     console.print()

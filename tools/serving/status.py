@@ -13,6 +13,7 @@ from tools.client.address import Protocol, ServerAddress
 from tools.client.errors import ClientError
 from tools.client.server_info import ServerInfo
 from tools.serving.instance import Instance, InstanceFiles
+from tools.serving.speculation import SpeculationStatus, speculation_at
 from tools.serving.sweep import processes_of
 
 STUB = "triton_python_backend_stub"
@@ -50,7 +51,7 @@ class Ports(_Value):
 class InstanceStatus(_Value):
     """One instance of this checkout. `phase` is "orphaned" when its supervisor is gone and nobody has cleared up yet.
 
-    `models` is empty while the server does not answer.
+    `models` and `speculation` are empty while the server does not answer.
     """
 
     port_base: int
@@ -62,6 +63,7 @@ class InstanceStatus(_Value):
     uptime_s: float
     ports: Ports
     models: list[ModelStatus]
+    speculation: list[SpeculationStatus]
     processes: list[ProcessStatus]
 
     @property
@@ -87,6 +89,7 @@ def status_of(port_base: int, layout: Layout) -> InstanceStatus | None:
         uptime_s=round(time.time() - instance.started, 1),
         ports=Ports(http=port_base, grpc=port_base + 1, metrics=port_base + 2),
         models=model_states(port_base) if supervised else [],
+        speculation=speculation_at(port_base + 2) if supervised else [],
         processes=_processes(instance, supervised=supervised),
     )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from .base import SpecModel, failure
 from .engine_arguments import check_engine_arguments
@@ -86,6 +86,26 @@ class Profile(SpecModel):
                 for number, arguments in variant.versions.items():
                     where = f'"variants.{name}.versions.{number}"'
                     yield from check_engine_arguments(where, arguments, self.model, self.artifacts, self.target)
+                    yield from self._speculation_problems(where, variant, arguments)
+
+    def _speculation_problems(
+        self, where: str, variant: VllmVariant, arguments: Mapping[str, JsonValue]
+    ) -> Iterator[str]:
+        """Beyond its golden interval speculation slows everybody down, so no more may run, and none may pile up."""
+        interval, running = variant.golden_interval, arguments.get("max_num_seqs")
+        if interval is None:
+            if arguments.get("speculative_config") is not None:
+                yield f'{where} speculates: state its "golden_interval", which bounds how many requests it takes'
+            return
+        if not isinstance(running, int) or running > interval.best_up_to:
+            yield f'{where}: "max_num_seqs" is {running!r}, over "golden_interval.best_up_to" {interval.best_up_to}'
+            return
+        waiting = self.limits_of(variant).max_waiting_requests
+        if running + waiting > interval.break_even_at:
+            yield (
+                f'{where}: {running} running and {waiting} waiting requests are over "golden_interval.break_even_at" '
+                f'{interval.break_even_at}: lower "limits.max_waiting_requests" of the variant'
+            )
 
     def _baseline_problems(self, name: str, variant: BaselineVariant) -> Iterator[str]:
         for number, version in variant.versions.items():

@@ -6,6 +6,7 @@ from tests.lint.rules.example import Example
 from tests.lint.trees import KIND_MODEL, VLLM_TENSORS, python_model, vllm_model
 
 GOOD = vllm_model()
+DRAFT = {"method": "eagle3", "model": "org/eagle3-head", "num_speculative_tokens": 3}
 
 
 def group(text: str) -> str:
@@ -191,5 +192,25 @@ EXAMPLES = (
         fails=vllm_model(group=KIND_MODEL.replace("count: 1", "count: 2")),
         passes=GOOD,
         beside=frozenset({"TL506"}),
+    ),
+    Example(
+        "TL722",
+        says="'llm' version 1 loads the draft 'org/eagle3-head' and fixes 'kv_cache_memory_bytes', to which vLLM adds",
+        fails=vllm_model({"speculative_config": DRAFT, "kv_cache_memory_bytes": 2**30}),
+        passes=vllm_model({"speculative_config": DRAFT, "gpu_memory_utilization": 0.5}),
+        fix="Set 'gpu_memory_utilization' instead: vLLM then gives the KV cache what target and draft leave.",
+    ),
+    Example(
+        "TL722",
+        says="'llm' version 1 loads the draft 'org/eagle3-head' within the same share of the GPU (0.4) as "
+        "'plain' version 1, which loads none",
+        fails={
+            **vllm_model({"gpu_memory_utilization": 0.4, "max_num_seqs": 64}, name="plain"),
+            **vllm_model({"gpu_memory_utilization": 0.4, "max_num_seqs": 64, "speculative_config": DRAFT}),
+        },
+        passes={
+            **vllm_model({"gpu_memory_utilization": 0.4, "max_num_seqs": 64}, name="plain"),
+            **vllm_model({"gpu_memory_utilization": 0.4, "max_num_seqs": 16, "speculative_config": DRAFT}),
+        },
     ),
 )

@@ -1,4 +1,4 @@
-"""The rule on GPU memory: engines that one server loads together must fit one GPU together."""
+"""The rules on GPU memory: engines that one server loads together must fit one GPU together, drafts counted in."""
 
 from __future__ import annotations
 
@@ -49,6 +49,41 @@ def gpu_memory_oversubscribed(workspace: Workspace) -> Iterator[Problem]:
             reported.add(who)  # tensor-parallel neighbours share all their GPUs: one finding is enough
             message = f"engines on GPU {gpu} claim {total:g} of its memory: {', '.join(who)}"
             yield Problem(message, claims[-1].engine.at("gpu_memory_utilization"))
+
+
+@rule(
+    "TL722",
+    "draft-memory-not-budgeted",
+    Scope.WORKSPACE,
+    Severity.WARNING,
+    reason="A draft's weights and KV cache take GPU memory too: a budget without them ends out of memory.",
+    fix="Raise 'gpu_memory_utilization' by the draft's memory, or lower 'max_num_seqs'.",
+)
+def draft_memory_not_budgeted(workspace: Workspace) -> Iterator[Problem]:
+    engines = [engine for model in workspace.models for engine in engines_of(model)]
+    for engine in engines:
+        if engine.speculation is None or not engine.speculation.draft:
+            continue
+        who = f"{engine.label} loads the draft '{engine.speculation.draft}'"
+        if "kv_cache_memory_bytes" in engine.arguments:
+            message = f"{who} and fixes 'kv_cache_memory_bytes', to which vLLM adds the draft's weights uncounted"
+            fix = "Set 'gpu_memory_utilization' instead: vLLM then gives the KV cache what target and draft leave."
+            yield Problem(message, engine.at("kv_cache_memory_bytes"), fix)
+        elif twin := next((other for other in engines if _same_budget(engine, other)), None):
+            message = f"{who} within the same share of the GPU ({engine.gpu_memory_utilization:g}) as {twin.label}"
+            yield Problem(f"{message}, which loads none", engine.at("gpu_memory_utilization"))
+
+
+def _same_budget(drafting: Engine, other: Engine) -> bool:
+    """Whether `other` serves the same target without a draft, in as much memory and for no more sequences."""
+    return (
+        other.speculation is None
+        and "gpu_memory_utilization" in other.arguments
+        and other.arguments.get("gpu_memory_utilization") == drafting.arguments.get("gpu_memory_utilization")
+        and other.text("model") == drafting.text("model")
+        and other.arguments.get("quantization") == drafting.arguments.get("quantization")
+        and other.whole("max_num_seqs", 0) <= drafting.whole("max_num_seqs", 0)
+    )
 
 
 def _shares(model: Model) -> Iterator[tuple[int, _Share]]:
