@@ -51,6 +51,7 @@ def test_every_process_of_the_instance_is_accounted_for(startup: str) -> None:
 
 
 def test_ask_reaches_it(startup: str) -> None:
-    answer = ladder("ask", "What is the capital of France?", "--model", "chat_bf16", "--port-base", str(BASE))
+    question = "What is the capital of France? Answer in one sentence."
+    answer = ladder("ask", question, "--model", "chat_bf16", "--port-base", str(BASE))
     assert answer.returncode == 0, answer.stderr
     assert "Paris" in answer.stdout
