@@ -18,7 +18,7 @@ def provide(folder: Path, display_name: str, layout: Layout, report: Callable[[s
     if is_complete(folder):
         return
     check_obtainable(folder, display_name)
-    command = [sys.executable, "-I", "-X", "utf8", layout.home / "tools" / "artifacts", folder]
+    command: list[str | Path] = [sys.executable, "-I", "-X", "utf8", layout.home / "tools" / "artifacts", folder]
     follow(command, layout.logs / f"artifact-{folder.name}.log", report, f'"{folder}"')
 
 

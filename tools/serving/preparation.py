@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.artifacts.provision import provide
+from tools.artifacts.catalogue import is_complete
+from tools.artifacts.provision import check_gate, provide
+from tools.artifacts.quantization.run import Options, quantize
 from tools.bootstrap.layout import Layout
 from tools.lint.findings import LintReport
 from tools.lint.linter import lint_repositories
@@ -29,18 +31,34 @@ class Prepared:
     lint: LintReport
 
 
-def prepare(profile: Profile, layout: Layout, report: Callable[[str], None]) -> Prepared:
-    """Makes artifacts, renders, lints; `report` gets each step. Raises ServingError, ArtifactError and RenderError."""
+def prepare(
+    profile: Profile, layout: Layout, report: Callable[[str], None], *, accept_failed_artifacts: bool = False
+) -> Prepared:
+    """Makes artifacts, renders, lints; `report` gets each step.
+
+    Raises ServingError, ArtifactError (an artifact that failed its gate is one, unless accepted), BootstrapError and
+    RenderError.
+    """
     check_engine(profile, os.environ)
     for path in needed_artifacts(profile):
         report(path)
-        provide(layout.home / path, profile.model.display_name, layout, lambda phase: report(f"making it: {phase}"))
+        _provide(profile, path, layout, lambda phase: report(f"making it: {phase}"))
+        if not accept_failed_artifacts:
+            check_gate(layout.home / path)
     report("rendering the repositories")
     root = rendering_root(profile, layout)
     rendered = render(profile, root)
     report("linting them")
     repositories = tuple(root / repository for repository in REPOSITORIES)
     return Prepared(repositories, rendered, lint_repositories(repositories))
+
+
+def _provide(profile: Profile, path: str, layout: Layout, report: Callable[[str], None]) -> None:
+    awq = profile.artifacts.awq
+    if awq is not None and path == awq.path and not is_complete(layout.home / path):
+        quantize(profile, layout, lambda step: report(str(step)), Options())
+    else:
+        provide(layout.home / path, profile.model.display_name, layout, report)
 
 
 def check_engine(profile: Profile, variables: Mapping[str, str]) -> None:

@@ -69,6 +69,9 @@ class ResumableQuantizer(AwqQuantizer):  # type: ignore[misc]
     another.
     """
 
+    modules: Sequence[nn.Module]
+    inps: torch.Tensor
+
     def __init__(self, *arguments: Any, store: LayerStore, report: Callable[[Step], None], **options: Any) -> None:
         self._store = store
         self._report = report
@@ -92,7 +95,6 @@ class ResumableQuantizer(AwqQuantizer):  # type: ignore[misc]
         self.modules = layers[self._next :]
         super().quantize()
 
-    @torch.no_grad()
     def _compute_best_scale(
         self, x: torch.Tensor, w_mean: torch.Tensor, x_mean: torch.Tensor, module2inspect: nn.Module, *rest: Any
     ) -> torch.Tensor:
@@ -115,7 +117,6 @@ class ResumableQuantizer(AwqQuantizer):  # type: ignore[misc]
         left = seconds_each * (self._total - self._next)
         self._report(Step(phase=_PHASE, done=self._next, total=self._total, seconds_left=left))
 
-    @torch.no_grad()
     def _pass_inputs_through(self, layer: nn.Module) -> None:
         device = get_best_device()
         layer.to(device)

@@ -14,6 +14,7 @@ import torch
 from safetensors import safe_open
 
 from tools.artifacts.errors import ArtifactError
+from tools.artifacts.safetensors_file import read_header
 
 _BITS: Final = 4
 _MASK: Final = 15
@@ -43,8 +44,7 @@ class QuantizedCheckpoint:
         self._folder = folder
         self._files: dict[str, Any] = {}
         for file in sorted(folder.glob("*.safetensors")):
-            content = safe_open(str(file), framework="pt")
-            self._files |= dict.fromkeys(content.keys(), content)
+            self._files |= dict.fromkeys(read_header(file), safe_open(str(file), framework="pt"))
         self.quantized = tuple(name.removesuffix(".qweight") for name in self._files if name.endswith(".qweight"))
         if not self.quantized:
             raise ArtifactError(f'"{folder}" holds no packed layer: quantise anew')

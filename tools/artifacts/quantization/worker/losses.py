@@ -43,23 +43,22 @@ def measure(
     )
 
 
-@torch.no_grad()
 def mean_loss(model: Any, blocks: Sequence[Sequence[int]]) -> float:
     """Mean negative log likelihood of every token but the first of each block, in nats."""
     total, count = 0.0, 0
     for block in blocks:
         ids = torch.tensor([block], device=next(model.parameters()).device)
-        logits = model(input_ids=ids, use_cache=False).logits[0, :-1].float()
+        with torch.inference_mode():
+            logits = model(input_ids=ids, use_cache=False).logits[0, :-1].float()
         total += nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum").item()
         count += len(block) - 1
     return total / count
 
 
-@torch.no_grad()
 def round_layers(model: nn.Module, layers: Iterable[str], group_size: int) -> None:
     """Replaces the weights of the layers by what rounding to nearest leaves of them."""
     for name in layers:
-        weight = model.get_submodule(name).weight
+        weight = model.get_parameter(f"{name}.weight").data
         weight.copy_(round_to_nearest(weight, group_size))
 
 
@@ -73,7 +72,6 @@ def round_to_nearest(weight: torch.Tensor, group_size: int) -> torch.Tensor:
     return ((levels - zero) * scale).reshape(weight.shape).to(weight.dtype)
 
 
-@torch.no_grad()
 def load_weights(model: nn.Module, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
     """Copies every weight into the model. Raises ArtifactError for one that does not fit, and for those missing."""
     # Tied weights are one parameter with two names; a checkpoint holds either.
@@ -86,7 +84,7 @@ def load_weights(model: nn.Module, weights: Iterable[tuple[str, torch.Tensor]]) 
             raise ArtifactError(
                 f'tensor "{name}" of the result has shape {tuple(weight.shape)}, the original has {expected}'
             )
-        parameter.copy_(weight)
+        parameter.data.copy_(weight)
         missing.pop(id(parameter), None)
     if missing:
         raise ArtifactError(f'the result has no tensor "{min(missing.values())}": quantise anew')
