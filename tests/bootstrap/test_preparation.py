@@ -127,6 +127,6 @@ def test_an_environment_that_serves_nothing_is_built_beneath_a_running_instance(
     serving, other = checkout.environment("serving"), replace(checkout.environment("other"), serves=False)
     with exclusive(checkout.layout.runs / "8000" / "lock", lambda _: None):
         prepare([other], checkout.layout)
-        with pytest.raises(BootstrapError, match='^"serving.txt" changed since the environments were built'):
+        with pytest.raises(BootstrapError, match=r'^"serving.txt" changed since the environments were built'):
             prepare([serving], checkout.layout)
     assert is_ready(other, checkout.layout)
