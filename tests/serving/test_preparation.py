@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.artifacts import provision
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.manifest import Gate, Manifest
 from tools.artifacts.quantization.recipe import Step
@@ -84,7 +85,7 @@ def test_missing_awq_weights_are_quantised(layout: Layout, monkeypatch: pytest.M
         report(Step(phase="quantising", done=1, total=30, seconds_left=65))
         place_checkpoint(layout, AWQ)
 
-    monkeypatch.setattr(preparation, "quantize", quantize)
+    monkeypatch.setattr(provision, "quantize", quantize)
     steps: list[str] = []
     prepare(load_profile("cpu-smollm2"), layout, steps.append)
     assert steps[1:3] == [AWQ, "making it: quantising, 1 of 30 layers, 1:05 left"]

@@ -10,7 +10,9 @@ from tools.artifacts.catalogue import check_obtainable, is_complete
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.maker import follow
 from tools.artifacts.manifest import Manifest
+from tools.artifacts.quantization.run import Options, quantize
 from tools.bootstrap.layout import Layout
+from tools.spec.profile import Profile
 
 
 def provide(folder: Path, display_name: str, layout: Layout, report: Callable[[str], None]) -> None:
@@ -20,6 +22,18 @@ def provide(folder: Path, display_name: str, layout: Layout, report: Callable[[s
     check_obtainable(folder, display_name)
     command: list[str | Path] = [sys.executable, "-I", "-X", "utf8", layout.home / "tools" / "artifacts", folder]
     follow(command, layout.logs / f"artifact-{folder.name}.log", report, f'"{folder}"')
+
+
+def provide_for(profile: Profile, path: str, layout: Layout, report: Callable[[str], None]) -> None:
+    """`provide` for one of the profile's artifacts; AWQ weights that are missing are quantised. Raises ArtifactError
+    and BootstrapError.
+    """
+    awq = profile.artifacts.awq
+    if awq is not None and path == awq.path and not is_complete(layout.home / path):
+        provide(layout.home / profile.artifacts.bf16.path, profile.model.display_name, layout, report)
+        quantize(profile, layout, lambda step: report(str(step)), Options())
+    else:
+        provide(layout.home / path, profile.model.display_name, layout, report)
 
 
 def check_gate(folder: Path) -> None:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.artifacts.catalogue import is_complete
-from tools.artifacts.provision import check_gate, provide
-from tools.artifacts.quantization.run import Options, quantize
+from tools.artifacts.provision import check_gate, provide_for
 from tools.bootstrap.layout import Layout
 from tools.lint.findings import LintReport
 from tools.lint.linter import lint_repositories
@@ -42,7 +40,7 @@ def prepare(
     check_engine(profile, os.environ)
     for path in needed_artifacts(profile):
         report(path)
-        _provide(profile, path, layout, lambda phase: report(f"making it: {phase}"))
+        provide_for(profile, path, layout, lambda phase: report(f"making it: {phase}"))
         if not accept_failed_artifacts:
             check_gate(layout.home / path)
     report("rendering the repositories")
@@ -51,14 +49,6 @@ def prepare(
     report("linting them")
     repositories = tuple(root / repository for repository in REPOSITORIES)
     return Prepared(repositories, rendered, lint_repositories(repositories))
-
-
-def _provide(profile: Profile, path: str, layout: Layout, report: Callable[[str], None]) -> None:
-    awq = profile.artifacts.awq
-    if awq is not None and path == awq.path and not is_complete(layout.home / path):
-        quantize(profile, layout, lambda step: report(str(step)), Options())
-    else:
-        provide(layout.home / path, profile.model.display_name, layout, report)
 
 
 def check_engine(profile: Profile, variables: Mapping[str, str]) -> None:
