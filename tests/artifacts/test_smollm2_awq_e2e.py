@@ -14,9 +14,9 @@ from tools.artifacts.manifest import Manifest
 from tools.artifacts.quantization.gate import judge
 from tools.artifacts.quantization.run import Options, quantize
 from tools.artifacts.quantization.texts import HELDOUT, read_texts
-from tools.artifacts.quantization.worker.awq_format import QuantizedCheckpoint
 from tools.artifacts.quantization.worker.blocks import cut, encode
 from tools.artifacts.quantization.worker.losses import measure
+from tools.artifacts.quantization.worker.packed_checkpoint import PackedCheckpoint
 from tools.bootstrap.layout import Layout
 from tools.spec.loading import load_profile
 
@@ -47,7 +47,7 @@ def test_it_passed_its_gate(folder: Path) -> None:
 
 
 def test_every_linear_layer_is_packed(folder: Path) -> None:
-    assert len(QuantizedCheckpoint(folder).quantized) == 30 * 7
+    assert len(PackedCheckpoint(folder).quantized) == 30 * 7
 
 
 def test_config_and_tokenizer_are_the_sources_but_for_the_quantisation(folder: Path) -> None:
@@ -71,7 +71,7 @@ def test_scaled_twice_as_stock_autoawq_leaves_it_the_gate_refuses_it(folder: Pat
     source = folder.parent / "smollm2-135m-instruct"
     model = AutoModelForCausalLM.from_pretrained(str(source), dtype="float32")
     blocks = cut(encode(AutoTokenizer.from_pretrained(str(source)), read_texts(HELDOUT)), 512, 10_000).blocks
-    losses = measure(model, QuantizedCheckpoint(tmp_path), 64, blocks, "0", lambda _: None)
+    losses = measure(model, PackedCheckpoint(tmp_path), 64, blocks, "0", lambda _: None)
     assert PROFILE.artifacts.awq is not None
     gate = judge(losses, PROFILE.artifacts.awq.gate)
     assert not gate.passed

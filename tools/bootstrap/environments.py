@@ -84,6 +84,14 @@ QUANTIZE = Environment(
     torch=True,
     serves=False,
 )
+LLMCOMPRESSOR = Environment(
+    name="quantize-llmcompressor",
+    gigabytes=2.0,
+    choose_interpreter=interpreters.for_engine,
+    first_imports=("llmcompressor.modifiers.transform.awq", "transformers.models.llama.modeling_llama"),
+    torch=True,
+    serves=False,
+)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from tools.artifacts.quantization import run
 from tools.artifacts.quantization.recipe import Step
 from tools.artifacts.quantization.run import PYTHON, Options, interpreter, quantize, recipe_for
 from tools.artifacts.quantization.texts import HELDOUT
+from tools.bootstrap.environments import QUANTIZE
 from tools.bootstrap.layout import Layout
 from tools.spec.loading import load_profile
 
@@ -190,9 +191,9 @@ def test_a_profile_without_awq_is_told_what_to_add(layout: Layout) -> None:
 def test_a_gpu_profile_wants_an_interpreter_with_cuda(layout: Layout) -> None:
     profile = load_profile("h200-llama2-7b")
     with pytest.raises(ArtifactError, match=rf'profile "h200-llama2-7b" is for NVIDIA GPUs.*set {PYTHON} to'):
-        interpreter(profile, layout, {})
-    assert interpreter(profile, layout, {PYTHON: "/cuda/bin/python"}) == Path("/cuda/bin/python")
-    assert interpreter(profile_of(layout), layout, {}) == layout.environment_python("quantize")
+        interpreter(profile, QUANTIZE, layout, {})
+    assert interpreter(profile, QUANTIZE, layout, {PYTHON: "/cuda/bin/python"}) == Path("/cuda/bin/python")
+    assert interpreter(profile_of(layout), QUANTIZE, layout, {}) == layout.environment_python("quantize")
 
 
 def test_the_recipe_is_what_the_machine_has_time_for() -> None:

@@ -27,7 +27,7 @@ from tools.artifacts.quantization.texts import (
     to_lines,
 )
 from tools.artifacts.safetensors_file import read_header
-from tools.bootstrap.environments import QUANTIZE, lock_hash
+from tools.bootstrap.environments import LLMCOMPRESSOR, QUANTIZE, Environment, lock_file, lock_hash
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.locking import exclusive
 from tools.bootstrap.preparation import prepare
@@ -36,6 +36,7 @@ from tools.bootstrap.progress import ReportedProgress
 from tools.spec.model import AwqWeights
 from tools.spec.profile import Profile
 
+ENVIRONMENTS: Final[Mapping[Method, Environment]] = {"autoawq": QUANTIZE, "llmcompressor": LLMCOMPRESSOR}
 PYTHON: Final = "LADDER_QUANTIZE_PYTHON"
 Report = Callable[[Step], None]
 
@@ -76,7 +77,8 @@ def quantize(profile: Profile, layout: Layout, report: Report, options: Options,
     awq = profile.artifacts.awq
     if awq is None:
         raise ArtifactError(f'profile "{profile.name}" names no "artifacts.awq": add its path and group size')
-    python = interpreter(profile, layout, os.environ)
+    environment = ENVIRONMENTS[options.method]
+    python = interpreter(profile, environment, layout, os.environ)
     source, target = layout.home / profile.artifacts.bf16.path, layout.home / awq.path
     target.parent.mkdir(parents=True, exist_ok=True)
     work = target.with_name(f".{target.name}.quantizing")
@@ -96,15 +98,15 @@ def quantize(profile: Profile, layout: Layout, report: Report, options: Options,
             source=source.resolve(),
             work=work.resolve(),
             fingerprint=fingerprint(source),
-            lock=lock_hash(QUANTIZE, layout),
+            lock=lock_hash(environment, layout),
             recipe=recipe,
             calibration_sha256=sha256_of_texts(calibration),
             heldout_sha256=sha256_of_texts(heldout),
         )
         _require_disk(source, target.parent)
         _prepare_work(job, calibration, heldout)
-        if python == layout.environment_python(QUANTIZE.name):
-            prepare([QUANTIZE], layout, ReportedProgress(lambda phase: report(Step(phase=phase))))
+        if python == layout.environment_python(environment.name):
+            prepare([environment], layout, ReportedProgress(lambda phase: report(Step(phase=phase))))
         _run(job, python, layout, report)
         manifest = _finish(job, profile, awq)
         _replace(target, job.result)
@@ -112,18 +114,18 @@ def quantize(profile: Profile, layout: Layout, report: Report, options: Options,
     return manifest
 
 
-def interpreter(profile: Profile, layout: Layout, variables: Mapping[str, str]) -> Path:
+def interpreter(profile: Profile, environment: Environment, layout: Layout, variables: Mapping[str, str]) -> Path:
     """The Python that quantises. Raises ArtifactError for a GPU profile where nobody has named one with CUDA."""
     named = variables.get(PYTHON)
     if named:
         return Path(named)
     if profile.target.accelerator == "cuda":
         raise ArtifactError(
-            f'profile "{profile.name}" is for NVIDIA GPUs, and the quantize environment holds torch\'s CPU build: set '
-            f"{PYTHON} to an interpreter that has torch for CUDA and the packages of "
-            f'"{layout.locks / QUANTIZE.name}.txt"'
+            f'profile "{profile.name}" is for NVIDIA GPUs, and the {environment.name} environment holds torch\'s CPU '
+            f"build: set {PYTHON} to an interpreter that has torch for CUDA and the packages of "
+            f'"{lock_file(environment, layout)}"'
         )
-    return layout.environment_python(QUANTIZE.name)
+    return layout.environment_python(environment.name)
 
 
 def _waiting(holder: str) -> Step:

@@ -13,8 +13,8 @@ from tests.fixtures.learned_model import learned_model
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.manifest import Losses
 from tools.artifacts.quantization.gate import judge
-from tools.artifacts.quantization.worker.awq_format import QuantizedCheckpoint
 from tools.artifacts.quantization.worker.losses import load_weights, mean_loss, measure, round_to_nearest
+from tools.artifacts.quantization.worker.packed_checkpoint import PackedCheckpoint
 from tools.spec.model import QualityBar
 
 GROUP = 64
@@ -40,7 +40,7 @@ def write_checkpoint(model: torch.nn.Module, folder: Path, *, scaled_twice: bool
 def measured(tmp_path: Path, *, scaled_twice: bool) -> Losses:
     model, blocks = learned_model()
     write_checkpoint(model, tmp_path / "made", scaled_twice=scaled_twice)
-    return measure(model, QuantizedCheckpoint(tmp_path / "made"), GROUP, blocks, "0", lambda _: None)
+    return measure(model, PackedCheckpoint(tmp_path / "made"), GROUP, blocks, "0", lambda _: None)
 
 
 def test_a_sound_artifact_costs_what_rounding_costs(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from torch import nn
 
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.manifest import Losses
-from tools.artifacts.quantization.worker.awq_format import QuantizedCheckpoint
+from tools.artifacts.quantization.worker.packed_checkpoint import PackedCheckpoint
 
 _LARGEST: Final = 15
 
 
 def measure(
     model: nn.Module,
-    checkpoint: QuantizedCheckpoint,
+    checkpoint: PackedCheckpoint,
     group_size: int,
     blocks: Sequence[Sequence[int]],
     heldout_sha256: str,

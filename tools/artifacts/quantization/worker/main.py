@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,18 +15,21 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tools.artifacts.errors import ArtifactError
-from tools.artifacts.manifest import Calibration, Losses
+from tools.artifacts.manifest import Calibration, Losses, Method
 from tools.artifacts.quantization.recipe import JOB, OUTCOME, Job, Outcome, Step
 from tools.artifacts.quantization.texts import read_texts
-from tools.artifacts.quantization.worker.awq_format import QuantizedCheckpoint
 from tools.artifacts.quantization.worker.blocks import Blocks, cut, encode
 from tools.artifacts.quantization.worker.checkpoint import finish_result, write_view
 from tools.artifacts.quantization.worker.layers import LayerStore
 from tools.artifacts.quantization.worker.losses import measure
+from tools.artifacts.quantization.worker.packed_checkpoint import PackedCheckpoint
 
 Report = Callable[[Step], None]
 
-PACKAGES: Final = ("autoawq", "torch", "transformers", "tokenizers", "safetensors")
+PACKAGES: Final[Mapping[Method, tuple[str, ...]]] = {
+    "autoawq": ("autoawq", "torch", "transformers", "tokenizers", "safetensors"),
+    "llmcompressor": ("llmcompressor", "compressed-tensors", "torch", "transformers", "tokenizers", "safetensors"),
+}
 INTERRUPTED: Final = 130
 
 
@@ -58,14 +61,9 @@ def run(job: Job, report: Report) -> None:
     tokenizer = AutoTokenizer.from_pretrained(str(view))
     texts = read_texts(job.calibration)
     blocks = cut(encode(tokenizer, texts), job.recipe.sequence_length, job.recipe.calibration_tokens)
-    store = LayerStore(job.layers)
-    resumed = store.finished
     shutil.rmtree(job.result, ignore_errors=True)
-    # AutoAWQ takes a while to import, and only a job for it has to.
-    report(Step(phase="loading AutoAWQ and the model"))
-    from tools.artifacts.quantization.worker import autoawq
-
-    autoawq.quantize(view, job.result, job.recipe, blocks.blocks, store, report)
+    report(Step(phase=f"loading {job.recipe.method} and the model"))
+    resumed = _quantize(job, view, blocks.blocks, report)
     finish_result(job.source, job.result)
     losses = _measure(job, view, tokenizer, report)
     outcome = Outcome(
@@ -75,9 +73,25 @@ def run(job: Job, report: Report) -> None:
         resumed_layers=resumed,
         calibration=_calibration(job, len(texts), blocks),
         losses=losses,
-        versions={package: importlib.metadata.version(package) for package in PACKAGES},
+        versions={package: importlib.metadata.version(package) for package in PACKAGES[job.recipe.method]},
     )
     (job.work / OUTCOME).write_text(outcome.model_dump_json(), encoding="utf-8")
+
+
+def _quantize(job: Job, view: Path, blocks: Sequence[Sequence[int]], report: Report) -> int:
+    """Writes the result, and returns how many layers an earlier run had finished."""
+    # Each environment holds one of the two.
+    if job.recipe.method == "llmcompressor":
+        from tools.artifacts.quantization.worker import llmcompressor
+
+        llmcompressor.quantize(view, job.result, job.recipe, blocks, report)
+        return 0
+    from tools.artifacts.quantization.worker import autoawq
+
+    store = LayerStore(job.layers)
+    resumed = store.finished
+    autoawq.quantize(view, job.result, job.recipe, blocks, store, report)
+    return resumed
 
 
 def _measure(job: Job, view: Path, tokenizer: Any, report: Report) -> Losses:
@@ -86,7 +100,7 @@ def _measure(job: Job, view: Path, tokenizer: Any, report: Report) -> Losses:
     model = AutoModelForCausalLM.from_pretrained(str(view), torch_dtype=torch.bfloat16 if on_gpu else torch.float32)
     if on_gpu:
         model.to("cuda")
-    checkpoint = QuantizedCheckpoint(job.result)
+    checkpoint = PackedCheckpoint(job.result)
     return measure(
         model.eval(),
         checkpoint,
