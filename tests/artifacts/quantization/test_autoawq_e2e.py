@@ -81,7 +81,8 @@ def test_the_repaired_quantiser_passes_and_the_stock_one_is_caught(layout: Layou
     assert stock.gate is not None
     assert not stock.gate.passed, stock.gate.reasons
     assert stock.quantization is not None
-    assert stock.quantization.losses.quantized > repaired.quantization.losses.quantized + 0.5
+    assert stock.quantization.losses.quantized > stock.quantization.losses.rounded
+    assert stock.quantization.losses.rounded > repaired.quantization.losses.quantized
 
 
 def test_a_killed_run_goes_on_after_its_last_layer_and_ends_with_the_same_weights(layout: Layout) -> None:
