@@ -192,7 +192,9 @@ def test_a_gpu_profile_wants_an_interpreter_with_cuda(layout: Layout) -> None:
     profile = load_profile("h200-llama2-7b")
     with pytest.raises(ArtifactError, match=rf'profile "h200-llama2-7b" is for NVIDIA GPUs.*set {PYTHON} to'):
         interpreter(profile, QUANTIZE, layout, {})
-    assert interpreter(profile, QUANTIZE, layout, {PYTHON: "/cuda/bin/python"}) == Path("/cuda/bin/python")
+    assert interpreter(profile, QUANTIZE, layout, {PYTHON: sys.executable}) == Path(sys.executable)
+    with pytest.raises(ArtifactError, match=rf'{PYTHON} is "/no/python", which cannot be run: name a Python'):
+        interpreter(profile, QUANTIZE, layout, {PYTHON: "/no/python"})
     assert interpreter(profile_of(layout), QUANTIZE, layout, {}) == layout.environment_python("quantize")
 
 

@@ -77,40 +77,51 @@ def quantize(profile: Profile, layout: Layout, report: Report, options: Options,
     awq = profile.artifacts.awq
     if awq is None:
         raise ArtifactError(f'profile "{profile.name}" names no "artifacts.awq": add its path and group size')
+    target = layout.home / awq.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with exclusive(target.with_name(f".{target.name}.lock"), lambda holder: report(_waiting(holder))):
+        if not anew and (there := _existing(target)) is not None:
+            return there
+        return _make(profile, awq, target, layout, report, options)
+
+
+def _existing(target: Path) -> Manifest | None:
+    check_undamaged(target)
+    if not is_complete(target):
+        return None
+    manifest = Manifest.read(target)
+    if manifest is None:
+        raise ArtifactError(f'"{target}" was not made here: --force replaces it')
+    return manifest
+
+
+def _make(
+    profile: Profile, awq: AwqWeights, target: Path, layout: Layout, report: Report, options: Options
+) -> Manifest:
     environment = ENVIRONMENTS[options.method]
     python = interpreter(profile, environment, layout, os.environ)
-    source, target = layout.home / profile.artifacts.bf16.path, layout.home / awq.path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = target.with_name(f".{target.name}.quantizing")
-    with exclusive(target.with_name(f".{target.name}.lock"), lambda holder: report(_waiting(holder))):
-        if not anew:
-            check_undamaged(target)
-        if is_complete(target) and not anew:
-            manifest = Manifest.read(target)
-            if manifest is None:
-                raise ArtifactError(f'"{target}" was not made here: --force replaces it')
-            return manifest
-        recipe = recipe_for(profile, awq, options)
-        check_source(source, recipe.group_size)
-        calibration, heldout = _texts(options.calibration)
-        report(Step(phase="hashing the checkpoint"))
-        job = Job(
-            source=source.resolve(),
-            work=work.resolve(),
-            fingerprint=fingerprint(source),
-            lock=lock_hash(environment, layout),
-            recipe=recipe,
-            calibration_sha256=sha256_of_texts(calibration),
-            heldout_sha256=sha256_of_texts(heldout),
-        )
-        _require_disk(source, target.parent)
-        _prepare_work(job, calibration, heldout)
-        if python == layout.environment_python(environment.name):
-            prepare([environment], layout, ReportedProgress(lambda phase: report(Step(phase=phase))))
-        _run(job, python, layout, report)
-        manifest = _finish(job, profile, awq)
-        _replace(target, job.result)
-        shutil.rmtree(work)
+    source, work = layout.home / profile.artifacts.bf16.path, target.with_name(f".{target.name}.quantizing")
+    recipe = recipe_for(profile, awq, options)
+    check_source(source, recipe.group_size)
+    calibration, heldout = _texts(options.calibration)
+    _require_disk(source, target.parent)
+    report(Step(phase="hashing the checkpoint"))
+    job = Job(
+        source=source.resolve(),
+        work=work.resolve(),
+        fingerprint=fingerprint(source),
+        lock=lock_hash(environment, layout),
+        recipe=recipe,
+        calibration_sha256=sha256_of_texts(calibration),
+        heldout_sha256=sha256_of_texts(heldout),
+    )
+    _prepare_work(job, calibration, heldout)
+    if python == layout.environment_python(environment.name):
+        prepare([environment], layout, ReportedProgress(lambda phase: report(Step(phase=phase))))
+    _run(job, python, layout, report)
+    manifest = _finish(job, profile, awq)
+    _replace(target, job.result)
+    shutil.rmtree(work)
     return manifest
 
 
@@ -118,6 +129,8 @@ def interpreter(profile: Profile, environment: Environment, layout: Layout, vari
     """The Python that quantises. Raises ArtifactError for a GPU profile where nobody has named one with CUDA."""
     named = variables.get(PYTHON)
     if named:
+        if not os.access(named, os.X_OK):
+            raise ArtifactError(f'{PYTHON} is "{named}", which cannot be run: name a Python interpreter, or unset it')
         return Path(named)
     if profile.target.accelerator == "cuda":
         raise ArtifactError(
