@@ -69,6 +69,20 @@ def test_only_artifacts_of_enabled_variants_are_needed() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("models", "paths"),
+    [
+        ((), [BF16, AWQ]),
+        (("llm_bf16", "chat_baseline"), [BF16]),
+        (("llm_awq",), [BF16, AWQ]),
+        (("chat_awq",), [BF16, AWQ]),
+        (("chat_tokenizer",), [BF16]),
+    ],
+)
+def test_models_that_are_not_asked_for_need_no_artifact(models: tuple[str, ...], paths: list[str]) -> None:
+    assert needed_artifacts(load_profile("cpu-smollm2"), models) == paths
+
+
 def test_a_gpu_profile_wants_an_interpreter_with_the_cuda_build() -> None:
     profile = load_profile("h200-llama2-7b")
     with pytest.raises(ServingError, match=r'profile "h200-llama2-7b" is for NVIDIA GPUs.*set LADDER_ENGINE_PYTHON'):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -69,10 +70,11 @@ def up(
     try:
         # At the start of the server it would be said as well, but making artifacts comes before that.
         require_startable(port_base, Layout.of_this_checkout())
+        wanted = [name for name in models.split(",") if name]
         repositories = tuple(folder.resolve() for folder in repository or ()) or _prepare(
-            profile, console, accept_failed_artifacts=accept_failed_artifacts
+            profile, wanted, console, accept_failed_artifacts=accept_failed_artifacts
         )
-        plan = plan_loading(read_models(repositories), [name for name in models.split(",") if name])
+        plan = plan_loading(read_models(repositories), wanted)
         request = ServerPlan(port_base, "" if repository else profile, repositories, plan.names)
         _serve(request, plan, question, console, detach=detach)
     except (ProfileError, ArtifactError, BootstrapError, RenderError, LintInputError, ServingError) as error:
@@ -81,7 +83,9 @@ def up(
         raise typer.Exit(_INTERRUPTED) from None
 
 
-def _prepare(profile: str, console: Console, *, accept_failed_artifacts: bool) -> tuple[Path, ...]:
+def _prepare(
+    profile: str, models: Sequence[str], console: Console, *, accept_failed_artifacts: bool
+) -> tuple[Path, ...]:
     """Repositories of the profile, ready to be served."""
 
     def show(text: str) -> None:
@@ -94,6 +98,7 @@ def _prepare(profile: str, console: Console, *, accept_failed_artifacts: bool) -
             load_profile(profile),
             Layout.of_this_checkout(),
             show,
+            models=models,
             accept_failed_artifacts=accept_failed_artifacts,
         )
     for path in prepared.rendered.written:
