@@ -86,7 +86,7 @@ QUANTIZE = Environment(
 )
 LLMCOMPRESSOR = Environment(
     name="quantize-llmcompressor",
-    gigabytes=2.0,
+    gigabytes=1.5,
     choose_interpreter=interpreters.for_engine,
     first_imports=("llmcompressor.modifiers.transform.awq", "transformers.models.llama.modeling_llama"),
     torch=True,
