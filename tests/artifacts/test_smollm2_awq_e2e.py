@@ -62,7 +62,7 @@ def test_config_and_tokenizer_are_the_sources_but_for_the_quantisation(folder: P
 
 def test_scaled_twice_as_stock_autoawq_leaves_it_the_gate_refuses_it(folder: Path, tmp_path: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
-    # Doubling the exponent of every scale: the weights get the activation-aware scales once more.
+    # Every group is scaled once more by its scale's share of the mean: all numbers stay plausible, and mean nothing.
     corrupted = {
         name: tensor * (tensor / tensor.mean()) if name.endswith("scales") else tensor
         for name, tensor in tensors.items()

@@ -54,8 +54,8 @@ class Options:
 def recipe_for(profile: Profile, awq: AwqWeights, options: Options) -> Recipe:
     """The recipe a profile's machine has time for.
 
-    On CPU 2,048 tokens and no search for clipping ranges: on the embedded model the search takes several times as long
-    as everything else together, and without it the gate is passed with room. A GPU does both in minutes.
+    On CPU 2,048 tokens and no search for clipping ranges: on the embedded model the search takes longer than everything
+    else together, and the gate is passed without it. A GPU has time for both.
     """
     on_gpu = profile.target.accelerator == "cuda"
     tokens = options.calibration_tokens or (65_536 if on_gpu else 2_048)
@@ -181,8 +181,7 @@ def _prepare_work(job: Job, calibration: Sequence[Text], heldout: Sequence[Text]
 
 def _run(job: Job, python: Path, layout: Layout, report: Report) -> None:
     entry = layout.home / "tools" / "artifacts" / "quantization" / "worker"
-    # Threads that spin while they wait made this five times slower on 2 busy cores, and sleeping costs an idle
-    # machine little. Nothing is to be looked up on a hub.
+    # Threads that spin while they wait made this six times slower on 2 busy cores. Nothing is looked up on a hub.
     variables = {"OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1"}
     follow(
         [python, "-I", "-X", "utf8", entry, job.work],
