@@ -70,6 +70,7 @@ def test_steps_losses_and_the_verdict_are_shown(run: Callable[..., Result]) -> N
     assert ["rounded", "to", "nearest", "2.3700", "10.70"] in rows
     assert ["AWQ", "2.2300", "9.30"] in rows
     text = " ".join(result.stderr.split())
+    assert '"smollm2-135m-instruct-awq", made with autoawq, group size 64:' in text
     assert "2048 tokens of 31 texts (3 of them cut, 1100 tokens left out), 120 s on cpu, 2 threads." in text
     assert "Gate passed: perplexity 8.58 became 9.30." in text
 

@@ -93,7 +93,8 @@ def _print(manifest: Manifest, console: Console) -> None:
     if quantization is None or gate is None:
         console.print(f'"{manifest.name}" is there; its manifest says nothing of quantisation.', markup=False)
         return
-    losses = quantization.losses
+    losses, recipe = quantization.losses, quantization.recipe
+    console.print(f'"{manifest.name}", made with {recipe.method}, group size {recipe.group_size}:', markup=False)
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in ("weights", "loss, nats a token", "perplexity"):
         table.add_column(heading, justify="left" if heading == "weights" else "right")

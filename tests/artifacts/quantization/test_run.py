@@ -78,7 +78,9 @@ def test_the_artifact_appears_whole_with_its_manifest_and_is_made_once(layout: L
     steps: list[str] = []
     manifest = make(layout, lambda step: steps.append(str(step)))
     assert steps == ["hashing the checkpoint", "quantising, 1 of 2 layers, 0:03 left"]
-    assert Manifest.read(layout.models / "tiny-awq") == manifest == make(layout)
+    again: list[str] = []
+    assert Manifest.read(layout.models / "tiny-awq") == manifest == make(layout, lambda step: again.append(str(step)))
+    assert again == ["it is there already; --force makes it anew"]
     assert len(calls(layout)) == 1
     assert entries(layout) == {"tiny-awq"}
     assert manifest.gate is not None

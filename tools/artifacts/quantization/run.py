@@ -81,6 +81,7 @@ def quantize(profile: Profile, layout: Layout, report: Report, options: Options,
     target.parent.mkdir(parents=True, exist_ok=True)
     with exclusive(target.with_name(f".{target.name}.lock"), lambda holder: report(_waiting(holder))):
         if not anew and (there := _existing(target)) is not None:
+            report(Step(phase="it is there already; --force makes it anew"))
             return there
         return _make(profile, awq, target, layout, report, options)
 
