@@ -36,7 +36,7 @@ def test_the_result_is_compressed_tensors_and_judged_by_the_same_gate(
 
     assert made.gate is not None
     assert made.gate.passed, made.gate.reasons
-    assert [step.done for step in steps if step.phase == "quantising"][:3] == [0, 1, 2]
+    assert [step.done for step in steps if step.phase == "quantising"] == [0, 1, 2]
     config = json.loads((layout.models / "tiny-awq" / "config.json").read_text(encoding="utf-8"))
     assert config["quantization_config"]["quant_method"] == "compressed-tensors"
     assert set(made.versions) >= {"llmcompressor", "compressed-tensors"}

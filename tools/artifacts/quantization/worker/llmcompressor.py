@@ -70,8 +70,10 @@ class ReportingAwq(AWQModifier):  # type: ignore[misc]
 
     def on_sequential_epoch_end(self, *arguments: Any, **options: Any) -> None:
         super().on_sequential_epoch_end(*arguments, **options)
-        # The last part of the model is its head, which is no layer.
-        self._done = min(self._done + 1, self._total)
+        if self._done == self._total:
+            # The last part of the model is its head, which is no layer.
+            return
+        self._done += 1
         left = (time.monotonic() - self._started) / self._done * (self._total - self._done)
         self._report(Step(phase=_PHASE, done=self._done, total=self._total, seconds_left=left))
 
