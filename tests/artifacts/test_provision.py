@@ -6,6 +6,7 @@ import pytest
 
 from tools.artifacts import provision
 from tools.artifacts.errors import ArtifactError
+from tools.artifacts.manifest import Gate, Manifest
 from tools.bootstrap.layout import Layout
 
 MAKER = """
@@ -60,3 +61,26 @@ def test_nothing_is_started_for_what_cannot_be_made(layout: Layout) -> None:
     with pytest.raises(ArtifactError, match="cannot be made here"):
         provision.provide(layout.models / "llama-2-7b-chat", "Llama", layout, lambda _: None)
     assert not layout.logs.exists()
+
+
+def artifact(folder: Path, gate: Gate | None) -> None:
+    folder.mkdir()
+    made = Manifest(name="a", source="s", source_sha256="0", versions={}, tensors=0, dtype="INT4", files={}, gate=gate)
+    made.write(folder)
+
+
+def test_an_artifact_that_failed_its_gate_is_refused_with_the_reasons_and_both_ways_out(tmp_path: Path) -> None:
+    artifact(tmp_path / "awq", Gate(passed=False, reasons=("perplexity 8 became 90", "more")))
+    with pytest.raises(ArtifactError) as refusal:
+        provision.check_gate(tmp_path / "awq")
+    text = str(refusal.value)
+    assert text.startswith(f'"{tmp_path / "awq"}" failed its quality gate: perplexity 8 became 90; more. Quantise it')
+    assert "./ladder quantize --force" in text
+    assert text.endswith("./ladder up --accept-failed-artifacts")
+
+
+def test_one_that_passed_or_was_not_measured_or_was_placed_there_is_not(tmp_path: Path) -> None:
+    artifact(tmp_path / "passed", Gate(passed=True, reasons=("fine",)))
+    artifact(tmp_path / "unmeasured", None)
+    for name in ("passed", "unmeasured", "placed"):
+        provision.check_gate(tmp_path / name)

@@ -12,8 +12,8 @@ from tests.serving.ladder import assert_nothing_left, ladder, running
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 BASE = 18228
-RUNGS = (("llm_baseline", 1), ("llm_baseline", 2), ("llm_baseline", 3), ("llm_bf16", 1))
-CHAT = (("chat_baseline", 1), ("chat_bf16", 1), ("chat_tokenizer", 1))
+RUNGS = (("llm_baseline", 1), ("llm_baseline", 2), ("llm_baseline", 3), ("llm_bf16", 1), ("llm_awq", 1))
+CHAT = (("chat_baseline", 1), ("chat_bf16", 1), ("chat_awq", 1), ("chat_tokenizer", 1))
 
 
 @pytest.fixture(scope="module")

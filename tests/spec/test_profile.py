@@ -47,6 +47,12 @@ def test_awq_weights_with_bfloat16_are_refused() -> None:
     )
 
 
+def test_a_gate_that_bounds_nothing_is_refused() -> None:
+    data = raw()
+    data["artifacts"]["awq"]["gate"] = {}
+    assert '"gate" bounds nothing: give "max_share_of_rounding", "max_perplexity_increase" or both' in refused(data)
+
+
 def test_awq_asked_for_by_name_with_bfloat16_is_refused() -> None:
     assert "compute in float16" in refused(set_argument("llm_bf16", "quantization", "awq_marlin"))
 

@@ -32,6 +32,7 @@ COMMANDS: Final = (
     Command("render", "Render the model repositories from a profile, or check them.", "tools", "tools.cli.render"),
     Command("lint", "Check Triton model repositories, this one's or anybody's.", "tools", "tools.cli.lint"),
     Command("plan", "Plan GPU memory: what fits, and how many requests at once.", "tools", "tools.cli.plan"),
+    Command("quantize", "Make the profile's 4-bit AWQ weights, and measure them.", "tools", "tools.cli.quantize"),
     Command("draft", "Train a head for speculative decoding, or measure one.", "tools", "tools.cli.draft"),
     Command("bench", "Measure the backend, or what Triton costs.", "everything", "tools.cli.bench"),
     Command("test", "Run linters, type checks and tests.", "everything", "tools.cli.checks"),
