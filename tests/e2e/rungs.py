@@ -9,7 +9,8 @@ from tests.e2e.asking import Model
 LLM = Model("llm_bf16")
 TOKENIZER = Model("chat_tokenizer")
 AWQ = Model("llm_awq")
-CHATS = (Model("chat_bf16"), Model("chat_baseline"), Model("chat_awq"))
+EAGLE = Model("llm_eagle")
+CHATS = (Model("chat_bf16"), Model("chat_baseline"), Model("chat_awq"), Model("chat_eagle"))
 BASELINES = tuple(Model("llm_baseline", version, batched=True) for version in ("1", "2", "3"))
 
 

@@ -19,6 +19,7 @@ from tools.spec.profile import Profile
 
 BF16 = "models/smollm2-135m-instruct"
 AWQ = "models/smollm2-135m-instruct-awq"
+HEAD = "tools/artifacts/heads/smollm2-135m-instruct-eagle3"
 
 
 @pytest.fixture
@@ -34,14 +35,14 @@ def place_checkpoint(layout: Layout, path: str) -> None:
 
 
 def test_artifact_repositories_and_lint_are_prepared_in_that_order(layout: Layout) -> None:
-    for path in (BF16, AWQ):
+    for path in (BF16, AWQ, HEAD):
         place_checkpoint(layout, path)
     steps: list[str] = []
     prepared = prepare(load_profile("cpu-smollm2"), layout, steps.append)
-    assert steps == [BF16, AWQ, "rendering the repositories", "linting them"]
+    assert steps == [BF16, AWQ, HEAD, "rendering the repositories", "linting them"]
     assert prepared.repositories == (layout.home / "model_repository", layout.home / "ensembles")
     assert (prepared.repositories[0] / "llm_bf16" / "config.pbtxt").is_file()
-    assert prepared.lint.models == 7
+    assert prepared.lint.models == 9
 
 
 def test_the_committed_repositories_belong_to_the_default_profile_alone(layout: Layout) -> None:
@@ -72,10 +73,11 @@ def test_only_artifacts_of_enabled_variants_are_needed() -> None:
 @pytest.mark.parametrize(
     ("models", "paths"),
     [
-        ((), [BF16, AWQ]),
+        ((), [BF16, AWQ, HEAD]),
         (("llm_bf16", "chat_baseline"), [BF16]),
         (("llm_awq",), [BF16, AWQ]),
         (("chat_awq",), [BF16, AWQ]),
+        (("chat_eagle",), [BF16, HEAD]),
         (("chat_tokenizer",), [BF16]),
     ],
 )
@@ -92,7 +94,8 @@ def test_a_gpu_profile_wants_an_interpreter_with_the_cuda_build() -> None:
 
 
 def test_missing_awq_weights_are_quantised(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    place_checkpoint(layout, BF16)
+    for path in (BF16, HEAD):
+        place_checkpoint(layout, path)
 
     def quantize(profile: Profile, layout: Layout, report: Callable[[Step], None], options: Options) -> None:
         assert options == Options()
@@ -106,7 +109,7 @@ def test_missing_awq_weights_are_quantised(layout: Layout, monkeypatch: pytest.M
 
 
 def test_weights_that_failed_their_gate_are_refused_unless_accepted(layout: Layout) -> None:
-    for path in (BF16, AWQ):
+    for path in (BF16, AWQ, HEAD):
         place_checkpoint(layout, path)
     failed = Gate(passed=False, reasons=("perplexity 8.58 became 344551.90",))
     Manifest(
@@ -116,7 +119,7 @@ def test_weights_that_failed_their_gate_are_refused_unless_accepted(layout: Layo
     with pytest.raises(ArtifactError, match=f'{AWQ}" failed its quality gate: perplexity 8.58 became 344551.90'):
         prepare(profile, layout, lambda _: None)
     assert not (layout.home / "model_repository").exists()
-    assert prepare(profile, layout, lambda _: None, accept_failed_artifacts=True).lint.models == 7
+    assert prepare(profile, layout, lambda _: None, accept_failed_artifacts=True).lint.models == 9
 
 
 def test_half_written_awq_weights_are_named(layout: Layout) -> None:
