@@ -31,6 +31,7 @@ COMMANDS: Final = (
     Command("ask", "Ask one question.", "tools", "tools.cli.ask"),
     Command("render", "Render the model repositories from a profile, or check them.", "tools", "tools.cli.render"),
     Command("lint", "Check Triton model repositories, this one's or anybody's.", "tools", "tools.cli.lint"),
+    Command("eval", "Measure how good the rungs' answers are.", "tools", "tools.cli.evaluate"),
     Command("bench", "Measure the backend, or what Triton costs.", "everything", "tools.cli.bench"),
     Command("test", "Run linters, type checks and tests.", "everything", "tools.cli.checks"),
     Command("setup", "Prepare both environments now, without starting anything.", "everything", None),
