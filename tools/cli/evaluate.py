@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
 
@@ -18,29 +15,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from tools.benchmark.machine import Machine
 from tools.bootstrap.layout import Layout
-from tools.cli.connection import PortBaseOption, ProtocolOption, UrlOption, endpoint_from
-from tools.client.address import Endpoint, ServerAddress
-from tools.client.async_client import AsyncClient
+from tools.cli.connection import PortBaseOption, ProtocolOption, UrlOption, endpoint_from, instance_at
 from tools.client.errors import ClientError
-from tools.client.server_info import ServerInfo
 from tools.evaluation.errors import EvaluationError
-from tools.evaluation.git_state import git_state
 from tools.evaluation.recording import record_verdicts
-from tools.evaluation.results import Evaluation, RungResult, Settings, Suite
-from tools.evaluation.run import Evaluator, Questions
+from tools.evaluation.results import Evaluation, Settings, Suite
+from tools.evaluation.session import Order
+from tools.evaluation.session import evaluate as run_evaluation
 from tools.evaluation.table import evaluation_view
-from tools.evaluation.targets import Served, Targets
-from tools.evaluation.verdict import judge
-from tools.serving.instance import Instance, InstanceFiles, known_port_bases
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
-from tools.spec.profile import Profile
 
 _OUTSIDE: Final = 1
 _COULD_NOT: Final = 2
 _INTERRUPTED: Final = 130
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 def register(app: typer.Typer) -> None:
@@ -115,23 +103,29 @@ def evaluate(
         concurrency=concurrency,
         deadline_s=deadline,
     )
-    layout = Layout.of_this_checkout()
+    home = Layout.of_this_checkout().home
     console = Console(stderr=True, highlight=False)
-    own = own_server(endpoint, layout)
+    own = instance_at(endpoint)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         chosen = load_profile(profile or (own.profile if own and own.profile else DEFAULT_PROFILE))
-        found, interrupted = _measure(endpoint, chosen, artifacts or [], reference, settings, layout, console)
+        with _progress(console) as progress:
+            outcome = run_evaluation(Order(endpoint, chosen, artifacts or [], reference, settings), home, progress)
     except (ProfileError, EvaluationError, ClientError) as error:
         _fail(console, str(error))
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+    found = outcome.found
     _write(found, as_json=as_json, out=out)
-    if interrupted:
+    if isinstance(outcome.ended_by, KeyboardInterrupt):
         raise typer.Exit(_INTERRUPTED)
+    if outcome.ended_by is not None:
+        _fail(console, str(outcome.ended_by))
+    if own is not None and own.profile == chosen.name:
+        for rung, what in record_verdicts(found, chosen, home).items():
+            console.print(Text(f"  {rung}: verdict {what}"), soft_wrap=True)
     if not found.complete:
         _fail(console, "not everything could be measured: the reasons are in the report")
-    if own is not None and own.profile == chosen.name:
-        for rung, outcome in record_verdicts(found, chosen, layout.home).items():
-            console.print(Text(f"  {rung}: verdict {outcome}"), soft_wrap=True)
     if any(result.verdict and result.verdict.failures for result in found.rungs):
         raise typer.Exit(_OUTSIDE)
 
@@ -143,78 +137,6 @@ def parse_suites(text: str) -> tuple[Suite, ...]:
     if unknown:
         raise typer.BadParameter(f'"{unknown[0]}" is no suite: known are {", ".join(Suite)}', param_hint="--suites")
     return tuple(suite for suite in Suite if suite in words)
-
-
-def own_server(endpoint: Endpoint, layout: Layout) -> Instance | None:
-    """What this checkout has running at the endpoint; None for somebody else's server, whose weights are not ours."""
-    if endpoint.host not in _LOOPBACK:
-        return None
-    for base in known_port_bases(layout):
-        address, files = ServerAddress.from_port_base(base), InstanceFiles.at(base, layout)
-        if endpoint.port in (address.http_port, address.grpc_port) and files.supervised():
-            return Instance.read(files)
-    return None
-
-
-def _measure(
-    endpoint: Endpoint,
-    profile: Profile,
-    words: list[str],
-    reference: str | None,
-    settings: Settings,
-    layout: Layout,
-    console: Console,
-) -> tuple[Evaluation, bool]:
-    """What was found, and whether the user interrupted it: what had been measured by then is in it all the same."""
-    questions = Questions.read(settings)
-    with ServerInfo.at(endpoint) as server:
-        targets = Targets(profile, server.ready_targets(), layout.home)
-        machine = Machine.here(server.metadata().version)
-    compared = targets.named(reference) if reference is not None else targets.default_reference()
-    named = [targets.named(word) for word in words] or targets.all_rungs()
-    rungs = list(dict.fromkeys([compared, *named]))
-    started_at, started = datetime.now(UTC), time.monotonic()
-    with _progress(console) as progress:
-        results, failure = _run(endpoint, rungs, questions, settings, progress)
-    if failure and not isinstance(failure, KeyboardInterrupt):
-        console.print(Text(f"error: {failure}", style="red"), soft_wrap=True)
-    judged = [
-        result.model_copy(update={"verdict": judge(result, results[0], profile.quality, settings)})
-        for result in results
-    ]
-    return Evaluation(
-        started_at=started_at,
-        seconds=time.monotonic() - started,
-        complete=not failure and not any(result.broken for result in results),
-        machine=machine,
-        git=git_state(layout.home),
-        profile=profile.name,
-        server=endpoint.url,
-        settings=settings,
-        reference=str(compared),
-        rungs=tuple(judged),
-    ), isinstance(failure, KeyboardInterrupt)
-
-
-def _run(
-    endpoint: Endpoint, rungs: list[Served], questions: Questions, settings: Settings, progress: _Shown
-) -> tuple[list[RungResult], BaseException | None]:
-    """The results so far, and what ended the run early."""
-    evaluators: list[Evaluator] = []
-
-    async def run() -> None:
-        client = AsyncClient(endpoint)
-        try:
-            evaluators.append(Evaluator(client, rungs, questions, settings, progress))
-            await evaluators[0].run()
-        finally:
-            await client.close()
-
-    try:
-        asyncio.run(run())
-    except (KeyboardInterrupt, ClientError) as failure:
-        return (evaluators[0].results if evaluators else []), failure
-    return evaluators[0].results, None
 
 
 class _Shown:

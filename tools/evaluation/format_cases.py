@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tools.client.completion import Completion
-from tools.client.request import ChatRequest, GenerateRequest, Message, Request
+from tools.client.request import ChatRequest, GenerateRequest, JsonValue, Message, Request
 
 CASES: Final = Path(__file__).parent / "data" / "format.yaml"
 
@@ -67,9 +67,10 @@ class ToolCallCase(_Case):
             return found
         if set(found) != {"name", "arguments"} or not isinstance(found["arguments"], dict):
             return f'it is not of the form {{"name": ..., "arguments": {{...}}}}: {_short(answer.text)}'
-        if found["name"] not in self.tools:
-            return f"it calls {json.dumps(found['name'])}, which is none of the tools {', '.join(self.tools)}"
-        return _shape_problem(found["arguments"], self.tools[found["name"]])
+        name = found["name"]
+        if not isinstance(name, str) or name not in self.tools:
+            return f"it calls {json.dumps(name)}, which is none of the tools {', '.join(self.tools)}"
+        return _shape_problem(found["arguments"], self.tools[name])
 
 
 class StopCase(_Case):
@@ -135,7 +136,7 @@ def loop_in(text: str) -> str | None:
 
 
 def _continued(prompt: str, max_tokens: int, *stop: str) -> GenerateRequest:
-    sampling = {"temperature": 0.0, "max_tokens": max_tokens, "stop": list(stop)}
+    sampling: dict[str, JsonValue] = {"temperature": 0.0, "max_tokens": max_tokens, "stop": list(stop)}
     return GenerateRequest(prompt=prompt, sampling=sampling, stream=False)
 
 

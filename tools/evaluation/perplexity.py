@@ -75,7 +75,7 @@ async def token_windows(rung: Rung, texts: Sequence[str], size: int) -> list[Win
     Raises ClientError when the server's tokenizer does not answer, EvaluationError when there is nothing to score.
     """
     leading = await leading_tokens(rung)
-    windows = []
+    windows: list[Window] = []
     for text in texts:
         ids: list[int] = []
         for piece in pieces(text):

@@ -17,6 +17,8 @@ def record_verdicts(found: Evaluation, profile: Profile, home: Path) -> dict[str
     Nothing is recorded when the reference is not the unquantised weights, because a loss against something worse says
     nothing. `home` is the checkout's root. Raises OSError when a file cannot be written.
     """
+    if not found.complete:
+        return {result.rung: "not recorded: not everything was measured" for result in found.rungs}
     if found.rungs[0].artifact != profile.artifacts.bf16.path:
         reason = f'not recorded: the reference does not serve "{profile.artifacts.bf16.path}"'
         return {result.rung: reason for result in found.rungs}
@@ -26,8 +28,8 @@ def record_verdicts(found: Evaluation, profile: Profile, home: Path) -> dict[str
 def _record(result: RungResult, found: Evaluation, home: Path) -> str:
     if result.artifact is None:
         return f'not recorded: the profile "{found.profile}" does not have this model'
-    if result.verdict is None or result.broken:
-        return "not recorded: not everything was measured"
+    if result.verdict is None:
+        return f'not recorded: the profile "{found.profile}" sets no limit for it'
     if result.verdict.not_judged and not result.verdict.failures:
         return f"not recorded: {', '.join(result.verdict.not_judged)} not judged"
     quality = RungQuality(

@@ -95,7 +95,8 @@ class Verdict(_Record):
 
 
 class RungResult(_Record):
-    """One served model version. A suite that was not asked for, or not reached, is null.
+    """One served model version. A suite that was not asked for, or not reached, is null; so is the verdict where the
+    profile sets no limit.
 
     `artifact` is the path of its weights in the profile; null for a model that the profile does not have.
     """

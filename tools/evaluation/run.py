@@ -63,12 +63,9 @@ class Questions:
 class Evaluator:
     """`results` has the rungs in their order, with what has been measured so far."""
 
-    def __init__(
-        self, client: AsyncClient, rungs: Sequence[Served], questions: Questions, settings: Settings, progress: Progress
-    ) -> None:
+    def __init__(self, rungs: Sequence[Served], questions: Questions, settings: Settings, progress: Progress) -> None:
         """The first of `rungs` is the reference."""
         self.results = [RungResult(rung=str(rung), artifact=rung.artifact) for rung in rungs]
-        self._client = client
         self._served = rungs
         self._questions = questions
         self._settings = settings
@@ -76,27 +73,27 @@ class Evaluator:
         self._windows: list[Window] = []
         self._reference_answers: list[list[int]] | None = None
 
-    async def run(self) -> None:
+    async def run(self, client: AsyncClient) -> None:
         """Measure everything.
 
         A suite that breaks on one rung is noted in its result, and the others go on. Raises EvaluationError when
         nothing can be measured, ServerUnreachableError when the server is gone.
         """
-        rungs = [await self._rung(served) for served in self._served]
+        rungs = [await self._rung(client, served) for served in self._served]
         for index, rung in enumerate(rungs):
             for suite in self._settings.suites:
                 found = await self._measure_or_say_why(rung, suite)
                 self.results[index] = self.results[index].model_copy(update={suite.value: found})
 
-    async def _rung(self, served: Served) -> ServedRung:
-        contract = await asyncio.to_thread(self._client.server.contract, served.target)
+    async def _rung(self, client: AsyncClient, served: Served) -> ServedRung:
+        contract = await asyncio.to_thread(client.server.contract, served.target)
         if "text_input" not in contract.inputs or "text_output" not in contract.outputs or contract.takes_messages:
             engine = served.target.model.replace("chat_", "llm_", 1)
             raise EvaluationError(
                 f'model "{served}" is no engine: prompts and their tokens go to the model behind it, such as "{engine}"'
             )
         settings = self._settings
-        return ServedRung(self._client, served.target, contract, settings.concurrency, settings.deadline_s)
+        return ServedRung(client, served.target, contract, settings.concurrency, settings.deadline_s)
 
     async def _measure_or_say_why(self, rung: ServedRung, suite: Suite) -> Any:
         try:

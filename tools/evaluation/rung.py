@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from tools.client.async_client import AsyncClient
 from tools.client.completion import Completion
 from tools.client.contract import ModelContract
+from tools.client.errors import UnavailableError
 from tools.client.request import Request, Target
 
 Step = Callable[[], None]
 T = TypeVar("T")
+
+# An engine that died is back after a minute or two.
+PAUSES_S: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
 
 
 class Rung(Protocol):
@@ -56,8 +60,9 @@ class ServedRung:
 
     async def complete(self, request: Request) -> Completion:
         """See `Rung.complete`."""
+        timed = replace(request, deadline_s=self._deadline_s)
         async with self._turns:
-            return await self._client.complete(self.target, replace(request, deadline_s=self._deadline_s))
+            return await _patiently(lambda: self._client.complete(self.target, timed), self._deadline_s)
 
     async def complete_all(self, requests: Sequence[Request], step: Step) -> list[Completion]:
         """See `Rung.complete_all`."""
@@ -65,7 +70,25 @@ class ServedRung:
 
     async def tokenize(self, text: str) -> list[int]:
         """See `Rung.tokenize`."""
-        return list((await self._client.tokenize(text, self._deadline_s)).input_ids)
+        prompt = await _patiently(lambda: self._client.tokenize(text, self._deadline_s), self._deadline_s)
+        return list(prompt.input_ids)
+
+
+async def _patiently(ask: Callable[[], Awaitable[T]], deadline_s: float) -> T:
+    """What `ask` gives, asked again while the model takes no work: its queue is full, or its engine is starting again.
+
+    A request that ran into its deadline is not repeated, it would do so again.
+    """
+    loop = asyncio.get_running_loop()
+    for pause_s in PAUSES_S:
+        started = loop.time()
+        try:
+            return await ask()
+        except UnavailableError:
+            if loop.time() - started >= deadline_s:
+                raise
+        await asyncio.sleep(pause_s)
+    return await ask()
 
 
 async def all_of(answers: Sequence[Coroutine[Any, Any, T]], step: Step) -> list[T]:

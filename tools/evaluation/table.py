@@ -84,7 +84,7 @@ def _agreement(result: RungResult, reference: RungResult) -> Text:
 
 def _verdict(result: RungResult) -> Text:
     if result.verdict is None:
-        return Text("none", style="dim")
+        return Text("no limits", style="dim")
     if result.verdict.failures:
         return Text("outside: " + "; ".join(result.verdict.failures), style="red")
     inside = Text("inside", style="green")
@@ -100,10 +100,14 @@ def _with_difference(figure: str, difference: float | None, unit: str) -> Text:
 def _absent(found: NotMeasured | None) -> Text:
     if found is None:
         return Text("-", style="dim")
-    return Text(f"not measured: {found.not_measured}", style="red" if found.error else "dim")
+    # What broke takes a line of its own below the table.
+    return Text("failed", style="red") if found.error else Text(f"not measured: {found.not_measured}", style="dim")
 
 
 def _notes(found: Evaluation) -> Iterator[str]:
+    for result in found.rungs:
+        for reason in dict.fromkeys(failed.not_measured for failed in result.broken):
+            yield f"failed: {result.rung}: {reason}"
     reference = found.rungs[0]
     parts = [f'Differences and agreement are against "{found.reference}".']
     if isinstance(reference.perplexity, Perplexity):

@@ -19,11 +19,16 @@ class _Judged:
     failure: str = ""
 
 
-def judge(result: RungResult, reference: RungResult, quality: Quality, settings: Settings) -> Verdict:
-    """What of `quality` the rung misses. Limits against the reference do not apply to the reference itself."""
+def judge(result: RungResult, reference: RungResult, quality: Quality, settings: Settings) -> Verdict | None:
+    """What of `quality` the rung misses; None when it sets no limit for this rung.
+
+    Limits against the reference do not apply to the reference itself.
+    """
     judged = list(_by_itself(result, quality, settings))
     if result.rung != reference.rung:
         judged += _against(result, reference, quality, settings)
+    if not judged:
+        return None
     return Verdict(
         failures=tuple(limit.failure for limit in judged if limit.failure),
         not_judged=tuple(limit.limit for limit in judged if not limit.measured),
