@@ -143,7 +143,10 @@ def test_every_rung_in_a_table(serve: Serve, profile: str) -> None:
                  'not measured: it has no output', "not judged:"):  # fmt: skip
         assert text in result.stdout
     assert "llm_awq:1 choice: 24 requests" in result.stderr
-    assert "verdict" not in result.stderr
+    assert (
+        'llm_awq:1: verdict not recorded: this checkout has not started the server with the profile "cpu-smollm2"'
+        in (told(result))
+    )
 
 
 def test_the_report_holds_figures_settings_and_what_they_were_made_with(serve: Serve, profile: str, home: Path) -> None:
@@ -200,9 +203,8 @@ def test_the_verdict_on_weights_of_this_checkout_is_kept(
     assert failed_reasons(home / "models/awq") == (
         'llm_awq:1: rise in perplexity against "llm_bf16:1" is 10.52 %, 7.52 over the limit of 3 %',
     )
-    monkeypatch.setattr(evaluate, "instance_at", lambda _: SimpleNamespace(profile="another"))
     (home / "models/awq/ladder-quality.json").unlink()
-    assert run(*arguments).exit_code == 1
+    assert run("--profile", "another", *arguments).exit_code == 1
     assert failed_reasons(home / "models/awq") == ()
 
 
@@ -268,6 +270,7 @@ def test_no_server(profile: str) -> None:
         (["--mmlu", "nowhere"], 'error: "nowhere" holds no test/SUBJECT_test.csv'),
         (["--text", "nowhere"], 'error: no text file "nowhere"'),
         (["--profile", "nowhere"], 'error: no profile "nowhere"'),
+        (["--out", "nowhere/report.json"], 'Invalid value for --out: "nowhere" is no folder: make it first'),
         (["--suites", "speed"], 'Invalid value for --suites: "speed" is no suite: known are perplexity, choice, '),
     ],
 )  # fmt: skip

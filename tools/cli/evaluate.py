@@ -25,6 +25,7 @@ from tools.evaluation.session import Order
 from tools.evaluation.session import evaluate as run_evaluation
 from tools.evaluation.table import evaluation_view
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
+from tools.spec.profile import Profile
 
 _OUTSIDE: Final = 1
 _COULD_NOT: Final = 2
@@ -93,6 +94,8 @@ def evaluate(
     Exit code 0: inside every threshold that could be judged. 1: outside one. 2: something could not be measured.
     """
     endpoint = endpoint_from(url, port_base, protocol)
+    if out is not None and not out.parent.is_dir():
+        raise typer.BadParameter(f'"{out.parent}" is no folder: make it first', param_hint="--out")
     settings = Settings(
         suites=parse_suites(suites),
         text=None if text is None else str(text),
@@ -106,9 +109,10 @@ def evaluate(
     home = Layout.of_this_checkout().home
     console = Console(stderr=True, highlight=False)
     own = instance_at(endpoint)
+    profile = profile or (own.profile if own and own.profile else DEFAULT_PROFILE)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        chosen = load_profile(profile or (own.profile if own and own.profile else DEFAULT_PROFILE))
+        chosen = load_profile(profile)
         with _progress(console) as progress:
             outcome = run_evaluation(Order(endpoint, chosen, artifacts or [], reference, settings), home, progress)
     except (ProfileError, EvaluationError, ClientError) as error:
@@ -116,14 +120,16 @@ def evaluate(
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
     found = outcome.found
-    _write(found, as_json=as_json, out=out)
+    try:
+        _write(found, as_json=as_json, out=out)
+        if outcome.ended_by is None:
+            _record(found, chosen, home, console, own=own is not None and own.profile == profile)
+    except OSError as error:
+        _fail(console, f'"{error.filename}" cannot be written: {error.strerror}')
     if isinstance(outcome.ended_by, KeyboardInterrupt):
         raise typer.Exit(_INTERRUPTED)
     if outcome.ended_by is not None:
         _fail(console, str(outcome.ended_by))
-    if own is not None and own.profile == chosen.name:
-        for rung, what in record_verdicts(found, chosen, home).items():
-            console.print(Text(f"  {rung}: verdict {what}"), soft_wrap=True)
     if not found.complete:
         _fail(console, "not everything could be measured: the reasons are in the report")
     if any(result.verdict and result.verdict.failures for result in found.rungs):
@@ -161,6 +167,17 @@ def _progress(console: Console) -> Iterator[_Shown]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         yield _Shown(bars, console)
+
+
+def _record(found: Evaluation, profile: Profile, home: Path, console: Console, *, own: bool) -> None:
+    """`own`: this checkout started the server, with this profile, so that the weights are those it names."""
+    if own:
+        outcome = record_verdicts(found, profile, home)
+    else:
+        reason = f'not recorded: this checkout has not started the server with the profile "{profile.name}"'
+        outcome = {result.rung: reason for result in found.rungs if result.verdict is not None}
+    for rung, what in outcome.items():
+        console.print(Text(f"  {rung}: verdict {what}"), soft_wrap=True)
 
 
 def _write(found: Evaluation, *, as_json: bool, out: Path | None) -> None:

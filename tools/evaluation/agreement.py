@@ -10,9 +10,8 @@ import yaml
 
 from tools.client.request import ChatRequest, Message
 
-from .perplexity import leading_tokens
 from .results import Agreement
-from .rung import Rung, Step
+from .rung import Rung, Step, leading_tokens
 
 PROMPTS: Final = Path(__file__).parent / "data" / "prompts.yaml"
 _TOKENS: Final = 64

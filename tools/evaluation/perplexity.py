@@ -20,7 +20,7 @@ from tools.client.request import GenerateRequest
 
 from .errors import EvaluationError, NotMeasurableError
 from .results import Perplexity
-from .rung import Rung, Step
+from .rung import Rung, Step, leading_tokens
 
 OUTPUT: Final = "prompt_logprobs"
 # Bytes of text that are tokenized at once: even at one token a byte it fits the smallest context of a profile.
@@ -93,12 +93,6 @@ def _windows(ids: Sequence[int], leading: Sequence[int], size: int) -> Iterator[
         first = max(1, len(leading))
         if len(token_ids) > first:
             yield Window(token_ids, first)
-
-
-async def leading_tokens(rung: Rung) -> list[int]:
-    """What the tokenizer puts before every text: what two texts have in common that have no character in common."""
-    one, other = await rung.tokenize("a"), await rung.tokenize("b")
-    return [a for a, b in zip(one, other, strict=False) if a == b]
 
 
 def pieces(text: str) -> Iterator[str]:

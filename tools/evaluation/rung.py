@@ -91,6 +91,12 @@ async def _patiently(ask: Callable[[], Awaitable[T]], deadline_s: float) -> T:
     return await ask()
 
 
+async def leading_tokens(rung: Rung) -> list[int]:
+    """What the tokenizer puts before every text: what two texts have in common that have no character in common."""
+    one, other = await rung.tokenize("a"), await rung.tokenize("b")
+    return [a for a, b in zip(one, other, strict=False) if a == b]
+
+
 async def all_of(answers: Sequence[Coroutine[Any, Any, T]], step: Step) -> list[T]:
     """The results in their order, all awaited at once; the first failure cancels the others and is raised."""
 
