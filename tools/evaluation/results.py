@@ -87,6 +87,9 @@ class Agreement(_Record):
     equal_percent: float
 
 
+Figure = Perplexity | Choice | Format | Agreement
+
+
 class Verdict(_Record):
     """`failures` are sentences with figure and limit; `not_judged` names limits whose figure was not measured."""
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from tools.client.async_client import AsyncClient
 from tools.client.errors import ClientError, ServerUnreachableError
@@ -18,7 +18,7 @@ from .format_cases import Case, cases
 from .format_suite import measure_format
 from .mmlu_files import Subject, read_subjects
 from .perplexity import Window, measure_perplexity, read_texts, token_windows
-from .results import Agreement, NotMeasured, RungResult, Settings, Suite
+from .results import Agreement, Figure, NotMeasured, RungResult, Settings, Suite
 from .rung import ServedRung
 from .targets import Served
 
@@ -95,7 +95,7 @@ class Evaluator:
         settings = self._settings
         return ServedRung(client, served.target, contract, settings.concurrency, settings.deadline_s)
 
-    async def _measure_or_say_why(self, rung: ServedRung, suite: Suite) -> Any:
+    async def _measure_or_say_why(self, rung: ServedRung, suite: Suite) -> Figure | NotMeasured:
         try:
             return await self._measure(rung, suite)
         except ServerUnreachableError:
@@ -105,7 +105,7 @@ class Evaluator:
         except (ClientError, EvaluationError) as error:
             return NotMeasured(not_measured=str(error), error=True)
 
-    async def _measure(self, rung: ServedRung, suite: Suite) -> Any:
+    async def _measure(self, rung: ServedRung, suite: Suite) -> Figure:
         step, settings, questions = self._progress.step, self._settings, self._questions
         name = str(rung.target)
         match suite:
