@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evaluation.fake_rung import FakeRung, completion, no_step
+from tests.evaluation.fake_rung import TARGET, FakeRung, completion, no_step
 from tools.client.completion import Completion
+from tools.client.errors import RequestRefusedError
 from tools.client.request import GenerateRequest
 from tools.evaluation.errors import EvaluationError, NotMeasurableError
-from tools.evaluation.perplexity import Window, measure_perplexity, pieces, read_texts, token_windows
+from tools.evaluation.perplexity import Window, cut_near_the_middle, measure_perplexity, read_texts, token_windows
 from tools.evaluation.run import DATA
 
 BOS = 1
@@ -95,14 +96,38 @@ def test_an_answer_that_does_not_fit_is_no_figure(sent: str | None, message: str
         asyncio.run(measure_perplexity(rung, windows(rung, "ab", 8), "mine", no_step))
 
 
-@given(st.text(alphabet="ab \n\u4f60", max_size=6000))
-def test_pieces_are_the_text(text: str) -> None:
-    assert "".join(pieces(text)) == text
+class NarrowRung(FakeRung):
+    """Its tokenizer takes ten characters, and has a special token in front."""
+
+    async def tokenize(self, text: str) -> list[int]:
+        if len(text) > 10:
+            raise RequestRefusedError("INVALID_ARGUMENT", "too long", TARGET)
+        return await super().tokenize(text)
 
 
-def test_pieces_fit_into_a_request() -> None:
-    text = ("word " * 1000 + "\n") * 3
-    assert max(len(piece.encode()) for piece in pieces(text)) <= 2000
+@given(st.text(alphabet="ab \n\u4f60", min_size=2, max_size=200))
+def test_a_text_too_long_for_one_request_keeps_all_its_tokens(text: str) -> None:
+    found = windows(NarrowRung(leading=[BOS]), text, 1000)
+    assert [list(window.token_ids) for window in found] == [[BOS, *map(ord, text)]]
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [("one two three", 7), ("one  two\n\nthree four", 15), (" onetwo ", 4), ("你好吗？", 2), ("a", None), ("", None)],
+)
+def test_a_text_is_cut_between_words(text: str, cut: int | None) -> None:
+    assert cut_near_the_middle(text) == cut
+
+
+def test_a_tokenizer_that_takes_nothing_is_an_error() -> None:
+    class NoRung(FakeRung):
+        async def tokenize(self, text: str) -> list[int]:
+            if len(text) == 1 and text in "ab":
+                return [1]
+            raise RequestRefusedError("INVALID_ARGUMENT", "never", TARGET)
+
+    with pytest.raises(RequestRefusedError, match="never"):
+        windows(NoRung(), "xyz", 8)
 
 
 def test_a_folder_is_read_by_name(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ scores a whole window in one request: `prompt_logprobs` of the sampling paramete
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from tools.client.completion import Completion
+from tools.client.errors import RequestRefusedError
 from tools.client.request import GenerateRequest
 
 from .errors import EvaluationError, NotMeasurableError
@@ -23,8 +25,7 @@ from .results import Perplexity
 from .rung import Rung, Step, leading_tokens
 
 OUTPUT: Final = "prompt_logprobs"
-# Bytes of text that are tokenized at once: even at one token a byte it fits the smallest context of a profile.
-_PIECE_BYTES: Final = 2000
+_BETWEEN_WORDS: Final = re.compile(r"(?<=\S) (?=\S)")
 # exp of more than this is no float any more; such a model is as broken as one can be.
 _LARGEST_LOSS: Final = 700.0
 
@@ -77,10 +78,7 @@ async def token_windows(rung: Rung, texts: Sequence[str], size: int) -> list[Win
     leading = await leading_tokens(rung)
     windows: list[Window] = []
     for text in texts:
-        ids: list[int] = []
-        for piece in pieces(text):
-            ids.extend((await rung.tokenize(piece))[len(leading) :])
-        windows.extend(_windows(ids, leading, size))
+        windows.extend(_windows(await _encode(rung, text, len(leading)), leading, size))
     if not windows:
         raise EvaluationError("the text is a single token: perplexity needs at least two, give a longer --text")
     return windows
@@ -95,30 +93,28 @@ def _windows(ids: Sequence[int], leading: Sequence[int], size: int) -> Iterator[
             yield Window(token_ids, first)
 
 
-def pieces(text: str) -> Iterator[str]:
-    """The text in pieces that a request may hold, cut between lines, and a line longer than a piece at spaces.
+async def _encode(rung: Rung, text: str, leading: int) -> list[int]:
+    """The text's tokens without the first `leading` special ones; a text too long for one request is encoded in halves.
 
-    At a cut the tokens may be other than the whole text's: every rung is given the same ones.
+    At a cut the tokens may be other than the whole text's. Every rung is given the same ones.
     """
-    piece = ""
-    for part in _parts(text):
-        if piece and len((piece + part).encode()) > _PIECE_BYTES:
-            yield piece
-            piece = ""
-        piece += part
-    if piece:
-        yield piece
+    try:
+        return (await rung.tokenize(text))[leading:]
+    except RequestRefusedError:
+        cut = cut_near_the_middle(text)
+        if cut is None:
+            raise
+    return [*await _encode(rung, text[:cut], leading), *await _encode(rung, text[cut:], leading)]
 
 
-def _parts(text: str) -> Iterator[str]:
-    for line in text.splitlines(keepends=True):
-        if len(line.encode()) <= _PIECE_BYTES:
-            yield line
-            continue
-        # The space goes with the word after it, as tokenizers have it.
-        first, *words = line.split(" ")
-        yield first
-        yield from (f" {word}" for word in words)
+def cut_near_the_middle(text: str) -> int | None:
+    """Where to cut a text in two: before the space between two words, where byte-level tokenizers part it anyway.
+
+    In the middle where there is no such space; None for a text of less than two characters.
+    """
+    middle = len(text) // 2
+    before = [found.start() for found in _BETWEEN_WORDS.finditer(text) if found.start() > 0]
+    return min(before, key=lambda position: abs(position - middle), default=middle or None)
 
 
 async def measure_perplexity(rung: Rung, windows: Sequence[Window], text: str, step: Step) -> Perplexity:
