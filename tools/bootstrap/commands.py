@@ -34,6 +34,7 @@ COMMANDS: Final = (
     Command("plan", "Plan GPU memory: what fits, and how many requests at once.", "tools", "tools.cli.plan"),
     Command("quantize", "Make the profile's 4-bit AWQ weights, and measure them.", "tools", "tools.cli.quantize"),
     Command("draft", "Train a head for speculative decoding, or measure one.", "tools", "tools.cli.draft"),
+    Command("eval", "Measure how good the rungs' answers are.", "tools", "tools.cli.evaluate"),
     Command("bench", "Measure the backend, or what Triton costs.", "everything", "tools.cli.bench"),
     Command("test", "Run linters, type checks and tests.", "everything", "tools.cli.checks"),
     Command("setup", "Prepare both environments now, without starting anything.", "everything", None),
