@@ -7,6 +7,7 @@ import pytest
 from tools.artifacts import provision
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.manifest import Gate, Manifest
+from tools.artifacts.quality import RungQuality, record
 from tools.bootstrap.layout import Layout
 
 MAKER = """
@@ -77,6 +78,20 @@ def test_an_artifact_that_failed_its_gate_is_refused_with_the_reasons_and_both_w
     assert text.startswith(f'"{tmp_path / "awq"}" failed its quality gate: perplexity 8 became 90; more. Quantise it')
     assert "./ladder quantize --force" in text
     assert text.endswith("./ladder up --accept-failed-artifacts")
+
+
+def test_an_artifact_that_failed_eval_is_refused_until_it_has_changed(tmp_path: Path) -> None:
+    folder = tmp_path / "awq"
+    artifact(folder, Gate(passed=True, reasons=("fine",)))
+    record(folder, "llm_awq:1", RungQuality(profile="p", measured_at="now", failures=("perplexity 90, at most 70",)))
+    with pytest.raises(ArtifactError) as refusal:
+        provision.check_gate(folder)
+    assert str(refusal.value) == (
+        f'"{folder}" failed ./ladder eval: llm_awq:1: perplexity 90, at most 70. Replace it, or serve it as it is: '
+        "./ladder up --accept-failed-artifacts"
+    )
+    (folder / "more.safetensors").write_bytes(b"other weights")
+    provision.check_gate(folder)
 
 
 def test_one_that_passed_or_was_not_measured_or_was_placed_there_is_not(tmp_path: Path) -> None:

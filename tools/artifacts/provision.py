@@ -10,6 +10,7 @@ from tools.artifacts.catalogue import check_obtainable, is_complete
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.maker import follow
 from tools.artifacts.manifest import Manifest
+from tools.artifacts.quality import failed_reasons
 from tools.artifacts.quantization.run import Options, quantize
 from tools.bootstrap.layout import Layout
 from tools.spec.profile import Profile
@@ -37,7 +38,12 @@ def provide_for(profile: Profile, path: str, layout: Layout, report: Callable[[s
 
 
 def check_gate(folder: Path) -> None:
-    """Raises ArtifactError for an artifact whose manifest says that it failed its measurement."""
+    """Raises ArtifactError for an artifact that failed, when it was made or in `./ladder eval`."""
+    if reasons := failed_reasons(folder):
+        raise ArtifactError(
+            f'"{folder}" failed ./ladder eval: {"; ".join(reasons)}. Replace it, or serve it as it is: '
+            "./ladder up --accept-failed-artifacts"
+        )
     manifest = Manifest.read(folder)
     if manifest is None or manifest.gate is None or manifest.gate.passed:
         return
