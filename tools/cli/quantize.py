@@ -41,7 +41,7 @@ def quantize_command(
         Path, typer.Option(metavar="PATH", help="File or folder of texts (.txt, .md, .jsonl).", show_default="own set")
     ] = DEFAULT_CALIBRATION,
     tokens: Annotated[
-        int | None, typer.Option(min=1, help="Calibration tokens, at most.  [default: 2048 on CPU, 65536 on GPU]")
+        int | None, typer.Option(min=1, help="Calibration tokens, at most.  [default: 4096 on CPU, 65536 on GPU]")
     ] = None,
     clip: Annotated[
         bool | None, typer.Option("--clip/--no-clip", help="Search clipping ranges.  [default: on GPU only]")

@@ -67,7 +67,7 @@ def make(layout: Layout, change: str = "", steps: list[Step] | None = None) -> M
     write_worker(layout, ENTRY.format(home=str(REPOSITORY.home), change=change))
     # Rounding costs a model this small next to nothing, so that AWQ has little to win.
     profile = profile_of(layout, QualityBar(max_share_of_rounding=1.5))
-    return quantize(profile, layout, [].append if steps is None else steps.append, Options())
+    return quantize(profile, layout, [].append if steps is None else steps.append, Options(calibration_tokens=2048))
 
 
 def test_the_repaired_quantiser_passes_and_the_stock_one_is_caught(layout: Layout) -> None:

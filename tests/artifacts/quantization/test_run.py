@@ -206,7 +206,7 @@ def test_the_recipe_is_what_the_machine_has_time_for() -> None:
         profile = load_profile(name)
         assert profile.artifacts.awq is not None
         recipes[name] = recipe_for(profile, profile.artifacts.awq, Options())
-    assert (recipes["cpu-smollm2"].clip_search, recipes["cpu-smollm2"].calibration_tokens) == (False, 2048)
+    assert (recipes["cpu-smollm2"].clip_search, recipes["cpu-smollm2"].calibration_tokens) == (False, 4096)
     assert (recipes["a100-llama2-7b"].clip_search, recipes["a100-llama2-7b"].calibration_tokens) == (True, 65536)
     assert recipes["cpu-smollm2"].group_size == 64
 

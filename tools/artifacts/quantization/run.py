@@ -58,7 +58,7 @@ def recipe_for(profile: Profile, awq: AwqWeights, options: Options) -> Recipe:
     else together, and the gate is passed without it. A GPU has time for both.
     """
     on_gpu = profile.target.accelerator == "cuda"
-    tokens = options.calibration_tokens or (65_536 if on_gpu else 2_048)
+    tokens = options.calibration_tokens or (65_536 if on_gpu else 4_096)
     return Recipe(
         method=options.method,
         group_size=awq.group_size,
