@@ -54,7 +54,7 @@ class Options:
 def recipe_for(profile: Profile, awq: AwqWeights, options: Options) -> Recipe:
     """The recipe a profile's machine has time for.
 
-    On CPU 2,048 tokens and no search for clipping ranges: on the embedded model the search takes longer than everything
+    On CPU 4,096 tokens and no search for clipping ranges: on the embedded model the search takes longer than everything
     else together, and the gate is passed without it. A GPU has time for both.
     """
     on_gpu = profile.target.accelerator == "cuda"
