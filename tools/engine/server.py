@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import itertools
 import logging
 import time
@@ -68,6 +69,9 @@ class EngineServer:
         self._ended = asyncio.get_running_loop().create_future()
         try:
             self._info = await self._adapter.start(self._accounting)
+            # What has been imported stays. A full collection would walk through it and stop every stream meanwhile.
+            gc.collect()
+            gc.freeze()
             self._admission = Admission(self._info.max_num_seqs, self._limits.max_waiting_requests)
             self._pid = pid
             for job in (self._receive(), self._push_metrics(), self._watch_health()):

@@ -7,7 +7,6 @@ the scheduler counts what waits (`_SchedulerStats`).
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import json
 import logging
@@ -94,9 +93,6 @@ class VllmAdapter:
         loggers = [_logger_class(self._stats)] if self._with_metrics and not arguments.disable_log_stats else []
         self._engine = AsyncLLM.from_engine_args(arguments, stat_loggers=loggers)
         self._tasks = await self._engine.get_supported_tasks()
-        # What vLLM has imported stays. Walking through it in a full collection stops every stream for half a second.
-        gc.collect()
-        gc.freeze()
         config = self._engine.vllm_config
         self._max_model_len = config.model_config.max_model_len
         self._vocab_size = config.model_config.get_vocab_size()
