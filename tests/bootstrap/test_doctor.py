@@ -64,6 +64,14 @@ def test_a_wrong_option_is_a_wrong_command_line(capsys: pytest.CaptureFixture[st
     assert "unrecognized arguments: --jsn" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("base", ["-5", "0", "65534", "99999999999999999999", "x", ""])
+def test_a_port_base_without_room_for_three_ports_is_a_wrong_command_line(
+    base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main([f"--port-base={base}"], Layout.of_this_checkout()) == 2
+    assert f'"{base}" is no port base: choose one from 1 to 65533' in capsys.readouterr().err
+
+
 A100 = "0, NVIDIA A100-SXM4-40GB, 8.0, 535.104.05, 40000, 40960\n"
 
 

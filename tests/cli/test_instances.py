@@ -38,6 +38,15 @@ def test_nothing_runs(layout: Layout, capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == "Nothing runs at port base 8000.\n"
 
 
+@pytest.mark.parametrize("command", ["up", "down", "status", "logs"])
+@pytest.mark.parametrize("base", [-5, 0, 65534])
+def test_a_port_base_without_room_for_three_ports_is_a_wrong_command_line(
+    command: str, base: int, layout: Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, f"--port-base={base}"]) == 2
+    assert "--port-base" in capsys.readouterr().err
+
+
 def test_a_killed_supervisor_is_shown_and_cleared(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     files = leave_behind(layout, 18219, phase="running")
     (layout.home / "sockets").mkdir()

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tools.bootstrap.layout import Layout
+from tools.bootstrap.ports import HIGHEST_BASE, LOWEST_BASE
 from tools.cli.instance_view import print_instance
 from tools.serving.errors import ServingError
 from tools.serving.instance import InstanceFiles, known_port_bases
@@ -21,7 +22,14 @@ from tools.serving.stopping import stop
 _FAILED = 1
 
 PortBaseOption = Annotated[
-    int, typer.Option("--port-base", metavar="PORT", help="HTTP on this port, gRPC on the next, metrics on the third.")
+    int,
+    typer.Option(
+        "--port-base",
+        metavar="PORT",
+        min=LOWEST_BASE,
+        max=HIGHEST_BASE,
+        help="HTTP on this port, gRPC on the next, metrics on the third.",
+    ),
 ]
 
 
@@ -58,7 +66,15 @@ def down(
 
 def status(
     port_base: Annotated[
-        int | None, typer.Option("--port-base", metavar="PORT", help="Only this instance.", show_default="all")
+        int | None,
+        typer.Option(
+            "--port-base",
+            metavar="PORT",
+            min=LOWEST_BASE,
+            max=HIGHEST_BASE,
+            help="Only this instance.",
+            show_default="all",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of instances.")] = False,
 ) -> None:
