@@ -72,6 +72,21 @@ def test_a_server_that_died_is_shown_with_the_reason(layout: Layout, capsys: pyt
     assert "tritonserver ended with exit code 1" in capsys.readouterr().out
 
 
+def test_a_damaged_state_does_not_hide_the_other_instances(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = leave_behind(layout, 18215)
+    damaged.state.write_text("", encoding="utf-8")
+    other = leave_behind(layout, 18219, phase="running")
+    assert main(["status"]) == 1
+    shown = capsys.readouterr()
+    assert "orphaned" in shown.out
+    assert f'error: "{damaged.state}" is not what a supervisor writes' in shown.err
+    assert main(["down", "--all"]) == 1
+    shown = capsys.readouterr()
+    assert f'error: "{damaged.state}" is not what a supervisor writes' in shown.err
+    assert "Stopped: nothing of the server at port base 18219 is left." in shown.err
+    assert not other.state.exists()
+
+
 def test_logs_are_those_of_the_last_server(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs"]) == 1
     assert "error: no server was started at port base 8000" in capsys.readouterr().err

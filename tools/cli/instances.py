@@ -50,18 +50,23 @@ def down(
     """
     console = Console(stderr=True, highlight=False)
     layout = Layout.of_this_checkout()
+    failed = False
     for base in known_port_bases(layout) if everything else [port_base]:
         try:
             with console.status("stopping") as shown:
                 stopped = stop(InstanceFiles.at(base, layout), lambda line: shown.update(Text(line)))
         except ServingError as error:
-            _fail(console, str(error))
+            _say_error(console, str(error))
+            failed = True
+            continue
         if stopped:
             console.print(f"Stopped: nothing of the server at port base {base} is left.")
         else:
             others = [other for other in known_port_bases(layout) if other != base]
             hint = f"; there is one at {', '.join(map(str, others))}" if others else ""
             console.print(f"Nothing runs at port base {base}{hint}.")
+    if failed:
+        raise typer.Exit(_FAILED)
 
 
 def status(
@@ -84,16 +89,26 @@ def status(
     """
     layout = Layout.of_this_checkout()
     bases = known_port_bases(layout) if port_base is None else [port_base]
-    instances = [found for base in bases if (found := status_of(base, layout)) is not None]
+    instances = []
+    failed = False
+    for base in bases:
+        try:
+            found = status_of(base, layout)
+        except ServingError as error:
+            _say_error(Console(stderr=True), str(error))
+            failed = True
+            continue
+        if found is not None:
+            instances.append(found)
     if as_json:
         typer.echo(json.dumps([instance.model_dump() for instance in instances], indent=2, ensure_ascii=False))
     else:
         console = Console(highlight=False)
         for instance in instances:
             print_instance(instance, console)
-        if not instances:
+        if not instances and not failed:
             console.print("Nothing runs. Start with: ./ladder up")
-    if not instances or not all(instance.running for instance in instances):
+    if failed or not instances or not all(instance.running for instance in instances):
         raise typer.Exit(_FAILED)
 
 
@@ -117,6 +132,10 @@ def logs(
         return
 
 
-def _fail(console: Console, text: str) -> NoReturn:
+def _say_error(console: Console, text: str) -> None:
     console.print(Text(f"error: {text}", style="red"), soft_wrap=True)
+
+
+def _fail(console: Console, text: str) -> NoReturn:
+    _say_error(console, text)
     raise typer.Exit(_FAILED)
