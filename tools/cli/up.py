@@ -66,13 +66,21 @@ def up(
         # At the start of the server it would be said as well, but making artifacts comes before that.
         require_startable(port_base, Layout.of_this_checkout())
         repositories = tuple(folder.resolve() for folder in repository or ()) or _prepare(profile, console)
-        plan = plan_loading(read_models(repositories), [name for name in models.split(",") if name])
+        plan = plan_loading(read_models(repositories), _wanted(models))
         request = ServerPlan(port_base, "" if repository else profile, repositories, plan.names)
         _serve(request, plan, question, console, detach=detach)
     except (ProfileError, ArtifactError, RenderError, LintInputError, ServingError) as error:
         _fail(console, str(error))
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
+
+
+def _wanted(models: str) -> list[str]:
+    """Names out of "a,b"; none for all models. Raises ServingError for commas alone."""
+    names = [name for name in map(str.strip, models.split(",")) if name]
+    if models and not names:
+        raise ServingError(f'--models "{models}" names no model: write names with commas between them, or leave it out')
+    return names
 
 
 def _prepare(profile: str, console: Console) -> tuple[Path, ...]:
