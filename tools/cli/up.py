@@ -25,7 +25,7 @@ from tools.serving.errors import ServingError
 from tools.serving.loading import Loading
 from tools.serving.preparation import prepare
 from tools.serving.repository import LoadPlan, plan_loading, read_models
-from tools.serving.server import Server, ServerPlan, require_startable
+from tools.serving.server import Server, ServerPlan, require_served_paths, require_startable
 from tools.serving.states import READY, states_of
 from tools.serving.status import ModelStatus, model_states
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
@@ -64,7 +64,9 @@ def up(
     _end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         # At the start of the server it would be said as well, but making artifacts comes before that.
-        require_startable(port_base, Layout.of_this_checkout())
+        layout = Layout.of_this_checkout()
+        require_startable(port_base, layout)
+        require_served_paths([layout.home])
         repositories = tuple(folder.resolve() for folder in repository or ()) or _prepare(profile, console)
         plan = plan_loading(read_models(repositories), _wanted(models))
         request = ServerPlan(port_base, "" if repository else profile, repositories, plan.names)

@@ -46,6 +46,7 @@ def examine(layout: Layout, port_base: int) -> list[Finding]:
         system.memory_is_enough(Path("/proc/meminfo").read_text(encoding="utf-8")),
         system.shared_memory_is_enough(),
         system.disk_is_enough(layout),
+        system.path_is_served(layout),
         *system.folders_are_writable(layout),
         *software.ports_are_free(port_base),
         *(software.environment_matches_lock(environment, layout) for environment in ENVIRONMENTS),
