@@ -302,9 +302,9 @@ def _find_artifacts(document: JsonDocument | None, roots: Sequence[Path]) -> Map
 def _read_text(path: Path, unreadable: list[Unreadable]) -> str | None:
     """The file's text; None, and an entry in `unreadable`, where it cannot be had."""
     try:
-        if not path.is_file() and path.exists():
+        if path.exists() and not path.is_file() and not path.is_dir():
             # Opening a pipe waits for whoever writes into it.
-            unreadable.append(Unreadable(path, "it is a folder, a pipe or a device, not a file"))
+            unreadable.append(Unreadable(path, "it is a pipe or a device, not a file"))
             return None
         size = path.stat().st_size
         if size > _MOST_BYTES:
