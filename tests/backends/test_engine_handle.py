@@ -220,7 +220,7 @@ def test_stopping_cancels_what_takes_too_long(handles: Any, monkeypatch: pytest.
     [
         ({"model_json": {"x": 1}}, {}, RuntimeError, "model.json of a mock engine: Object contains unknown field `x`"),
         ({}, {"LADDER_ENGINE_PYTHON": "/no/python"}, OSError, 'the engine\'s interpreter "/no/python" cannot be run'),
-        ({"name": "n" * 90}, {}, ValueError, "a Unix socket takes 107: set LADDER_SOCKETS to a shorter directory"),
+        ({"name": "n" * 90}, {}, ValueError, "a Unix socket takes 107: set TMPDIR to a shorter directory"),
     ],
 )
 def test_a_start_that_fails_leaves_no_thread_and_no_file(

@@ -287,7 +287,7 @@ def test_a_directory_that_is_too_deep_is_refused_before_a_process_starts(
     deep.mkdir()
     python = interpreter(tmp_path, "engine")
     it = Supervised(deep, python, HASTY, {})
-    with pytest.raises(ValueError, match="a Unix socket takes 107: set LADDER_SOCKETS to a shorter directory"):
+    with pytest.raises(ValueError, match="a Unix socket takes 107: set TMPDIR to a shorter directory"):
         it.supervisor.start()
     assert starts(tmp_path) == 0
     deep.rmdir()

@@ -54,14 +54,41 @@ def test_the_whole_report_of_this_machine(capsys: pytest.CaptureFixture[str]) ->
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is (code == 0)
     checks = {finding["check"] for finding in document["findings"]}
-    expected = {"platform", "glibc", "Python", "libpython", "CPU", "memory", "shared memory", "disk", "port 18216"}
+    expected = {
+        "platform",
+        "glibc",
+        "Python",
+        "libpython",
+        "CPU",
+        "memory",
+        "shared memory",
+        "disk",
+        "path",
+        "port 18216",
+    }
     assert expected | {"port 18217", "port 18218", "engine env", "server env", ".ladder/", "models/"} <= checks
     assert all(finding["fix"] for finding in document["findings"] if finding["level"] != "ok")
+
+
+def test_a_path_that_tritons_python_backend_cannot_take_fails() -> None:
+    finding = system.path_is_served(Layout(Path("/my clone")))
+    assert (finding.level, finding.check) == ("fail", "path")
+    assert finding.message == "\"/my clone\" has a ' ' in it, which Triton's Python backend cannot take"
+    assert finding.fix == "move this checkout to a path of ASCII letters, digits and _ - . /"
+    assert system.path_is_served(Layout(Path("/my-clone"))).level == "ok"
 
 
 def test_a_wrong_option_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--jsn"], Layout.of_this_checkout()) == 2
     assert "unrecognized arguments: --jsn" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("base", ["-5", "0", "65534", "99999999999999999999", "x", ""])
+def test_a_port_base_without_room_for_three_ports_is_a_wrong_command_line(
+    base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main([f"--port-base={base}"], Layout.of_this_checkout()) == 2
+    assert f'"{base}" is no port base: choose one from 1 to 65533' in capsys.readouterr().err
 
 
 A100 = "0, NVIDIA A100-SXM4-40GB, 8.0, 535.104.05, 40000, 40960\n"

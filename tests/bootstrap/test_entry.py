@@ -104,6 +104,52 @@ def test_the_launcher_works_through_a_link_and_from_any_folder(fresh: Path, tmp_
     assert shown.stdout == f"ladder {VERSION}\n"
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_failure(fresh: Path, closed: str) -> None:
+    shell = subprocess.run(
+        ["sh", "-c", f'"$0" doctor --help {closed}', fresh / "ladder"], capture_output=True, text=True, check=False
+    )
+    assert (shell.returncode, shell.stderr) == (0, "")
+
+
+def test_output_that_finds_no_space_is_named(fresh: Path) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        ended = subprocess.run(
+            [fresh / "ladder", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.stderr == "ladder: error: the output: No space left on device: free some space\n"
+    assert ended.returncode == 1
+
+
+def test_a_reader_that_hangs_up_is_no_traceback(fresh: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run([fresh / "ladder", "--help"], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_a_folder_that_cannot_be_made_is_named(fresh: Path) -> None:
+    (fresh / ".ladder").write_text("", encoding="utf-8")
+    refused = run(fresh, "setup")
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1] == (
+        f'ladder: error: "{fresh / ".ladder" / "env"}": Not a directory: move what is there instead of a folder'
+    )
+
+
+def test_a_current_folder_that_is_gone_is_named(fresh: Path, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        ["sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && "$0" --version', fresh / "ladder"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "ladder: error: the current folder is gone: cd to one that is there" in ended.stderr
+
+
 def test_a_users_pythonpath_does_no_harm(fresh: Path, tmp_path: Path) -> None:
     (tmp_path / "argparse.py").write_text("raise SystemExit('the wrong argparse')", encoding="utf-8")
     assert run(fresh, "doctor", "--help", PYTHONPATH=str(tmp_path), PYTHONHOME="").returncode == 0

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +45,18 @@ def test_exit_codes(ending: str, code: int, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr("tools.cli.app.application", application_that_ends)
     assert main(["up"]) == code
+
+
+def test_an_error_of_the_system_names_the_file_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def end(_arguments: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/full/file")
+
+    monkeypatch.setattr("tools.cli.app._run", end)
+    monkeypatch.setattr("tools.bootstrap.failures._drop_output", lambda: None)
+    assert main(["up"]) == 1
+    assert capfd.readouterr().err == 'ladder: error: "/full/file": No space left on device: free some space\n'
 
 
 def test_commands_start_without_the_heavy_packages() -> None:

@@ -38,6 +38,15 @@ def test_nothing_runs(layout: Layout, capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == "Nothing runs at port base 8000.\n"
 
 
+@pytest.mark.parametrize("command", ["up", "down", "status", "logs"])
+@pytest.mark.parametrize("base", [-5, 0, 65534])
+def test_a_port_base_without_room_for_three_ports_is_a_wrong_command_line(
+    command: str, base: int, layout: Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, f"--port-base={base}"]) == 2
+    assert "--port-base" in capsys.readouterr().err
+
+
 def test_a_killed_supervisor_is_shown_and_cleared(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     files = leave_behind(layout, 18219, phase="running")
     (layout.home / "sockets").mkdir()
@@ -61,6 +70,21 @@ def test_a_server_that_died_is_shown_with_the_reason(layout: Layout, capsys: pyt
     assert (shown["models"], shown["processes"]) == ([], [])
     assert main(["status"]) == 1
     assert "tritonserver ended with exit code 1" in capsys.readouterr().out
+
+
+def test_a_damaged_state_does_not_hide_the_other_instances(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = leave_behind(layout, 18215)
+    damaged.state.write_text("", encoding="utf-8")
+    other = leave_behind(layout, 18219, phase="running")
+    assert main(["status"]) == 1
+    shown = capsys.readouterr()
+    assert "orphaned" in shown.out
+    assert f'error: "{damaged.state}" is not what a supervisor writes' in shown.err
+    assert main(["down", "--all"]) == 1
+    shown = capsys.readouterr()
+    assert f'error: "{damaged.state}" is not what a supervisor writes' in shown.err
+    assert "Stopped: nothing of the server at port base 18219 is left." in shown.err
+    assert not other.state.exists()
 
 
 def test_logs_are_those_of_the_last_server(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:

@@ -351,7 +351,7 @@ def test_a_conversation_without_a_tokenizer(serve: Serve, protocol: Protocol, co
     assert str(failure.value) == (
         'model "llm_bf16": it takes a prompt, not messages, and the chat template cannot be applied: '
         'model "chat_tokenizer": the server knows no such model; ready are llm_bf16; ask for one of them '
-        "(NOT_FOUND) (NOT_FOUND)"
+        "(NOT_FOUND)"
     )
 
 

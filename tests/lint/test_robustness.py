@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.lint.trees import ENGINE_ARGUMENTS, Tree, checkpoint, lint_tree, vllm
 from tools.lint.config_file import parse_config
 from tools.lint.findings import LintReport
 from tools.lint.json_document import parse_json
+from tools.lint.linter import lint_repositories
 from tools.lint.manifests import parse_manifest
 
 REPOSITORY = Path(__file__).parents[2]
@@ -138,3 +140,17 @@ def test_positions_do_not_depend_on_layout(value: object, indent: int) -> None:
 @given(st.text())
 def test_any_text_as_manifest(text: str) -> None:
     parse_manifest(Path("hpa.yaml"), "kind: HorizontalPodAutoscaler\n" + text)
+
+
+def test_a_pipe_in_a_files_place_is_not_waited_for(tmp_path: Path) -> None:
+    for name in ("m/config.pbtxt", "m/1/model.json", "n/1/model.json", "scaler.yaml", "weights/tokenizer_config.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(tmp_path / name)
+    tree = {"n/config.pbtxt": 'backend: "vllm"\n', "weights/config.json": "{}"}
+    for name, text in tree.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "o" / "1").mkdir(parents=True)
+    (tmp_path / "o" / "1" / "model.json").write_text(json.dumps({"model": str(tmp_path / "weights")}), encoding="utf-8")
+    report = lint_repositories([tmp_path])
+    named = {finding.message for finding in report.findings if finding.rule_id == "TL106"}
+    assert any("'config.pbtxt' cannot be read: it is a pipe or a device" in text for text in named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -175,6 +176,26 @@ def test_a_file_in_a_folders_way_is_named(profile: Profile, tmp_path: Path) -> N
     (tmp_path / "ensembles").write_text("", encoding="utf-8")
     with pytest.raises(RenderError, match=r'cannot write ".*ensembles.*": '):
         render(profile, tmp_path)
+
+
+def test_a_full_disk_is_named_and_leaves_no_draft(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_the_disk(descriptor: int, *_: object, **__: object) -> None:
+        os.close(descriptor)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tools.rendering.files.os.fdopen", fill_the_disk)
+    with pytest.raises(RenderError, match=r'cannot write ".*config.pbtxt": No space left on device'):
+        render(profile, tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_pipe_in_a_files_place_is_replaced(profile: Profile, tmp_path: Path) -> None:
+    (tmp_path / CONFIG).parent.mkdir(parents=True)
+    os.mkfifo(tmp_path / CONFIG)
+    render(profile, tmp_path)
+    assert check(profile, tmp_path) == []
 
 
 def test_rendered_files_are_readable_by_all(profile: Profile, tmp_path: Path) -> None:

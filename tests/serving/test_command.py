@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,17 @@ def test_a_right_backend_directory_is_left_alone_and_a_wrong_one_mended(
 def test_a_missing_server_environment_is_named(tmp_path: Path) -> None:
     with pytest.raises(ServingError, match=r"the server environment is not there: ./ladder setup builds it"):
         ServerSoftware.of(Layout(tmp_path))
+
+
+def test_a_backend_that_cannot_be_copied_leaves_no_draft(
+    tmp_path: Path, software: ServerSoftware, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_the_disk(_source: Path, copy: Path) -> None:
+        copy.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device", str(copy))
+
+    monkeypatch.setattr("tools.serving.backend_directory.shutil.copy2", fill_the_disk)
+    layout = Layout(tmp_path / "home")
+    with pytest.raises(OSError, match="No space left"):
+        backend_directory.build(software, layout)
+    assert list((layout.backends / "python").iterdir()) == []

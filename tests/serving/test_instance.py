@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.locking import exclusive
+from tools.serving.errors import ServingError
 from tools.serving.instance import Instance, InstanceFiles, known_port_bases, new_id
 
 
@@ -15,6 +18,28 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert Instance.read(files) is None
     instance.write(files)
     assert Instance.read(files) == instance
+    assert [file.name for file in files.folder.iterdir()] == ["state.json"]
+
+
+DAMAGED = [b"", b"{", b"[]", b"null", b'{"id": 1}', b"\xff\xfe", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_state_file_is_named(tmp_path: Path, content: bytes) -> None:
+    files = InstanceFiles(tmp_path / "8000")
+    files.folder.mkdir()
+    files.state.write_bytes(content)
+    with pytest.raises(ServingError) as refusal:
+        Instance.read(files)
+    assert str(refusal.value).startswith(f'"{files.state}" is not what a supervisor writes (')
+    assert str(refusal.value).endswith("remove it; ./ladder doctor --port-base 8000 names what still holds those ports")
+
+
+def test_a_state_that_cannot_be_written_leaves_no_draft(tmp_path: Path) -> None:
+    files = InstanceFiles(tmp_path / "8000")
+    files.state.mkdir(parents=True)
+    with pytest.raises(OSError, match=r"state\.json"):
+        Instance(new_id(8000), 8000, "p", (), (), "").write(files)
     assert [file.name for file in files.folder.iterdir()] == ["state.json"]
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools.bootstrap.ports import holder_of
+from tools.bootstrap.ports import HIGHEST_BASE, holder_of
 from tools.serving.errors import ServingError
-from tools.serving.ports import HIGHEST_BASE, require_free
+from tools.serving.ports import require_free
 
 BASE = 18214
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,24 @@ def test_an_ensemble_that_contains_itself_is_refused() -> None:
 
 def test_an_empty_plan_has_no_names() -> None:
     assert LoadPlan(()).names == ()
+
+
+@pytest.mark.parametrize("content", [b"\xff\x00", b"input {" * 20_000], ids=["binary", "deep"])
+def test_a_config_that_is_no_text_format_is_named(tmp_path: Path, content: bytes) -> None:
+    config = tmp_path / "m" / "config.pbtxt"
+    config.parent.mkdir()
+    config.write_bytes(content)
+    with pytest.raises(ServingError, match=rf'"{config}" cannot be read: .*: ./ladder lint {tmp_path} says more'):
+        read_models([tmp_path])
+
+
+def test_a_pipe_in_a_configs_place_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    os.mkfifo(tmp_path / "m" / "config.pbtxt")
+    with pytest.raises(ServingError, match=r'config.pbtxt" is a folder, a pipe or a device: put a config.pbtxt there'):
+        read_models([tmp_path])
+
+
+def test_a_repository_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ServingError, match=rf'"{tmp_path / "absent"}" is no folder: name a model repository'):
+        read_models([tmp_path / "absent"])

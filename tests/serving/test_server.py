@@ -9,7 +9,7 @@ from tools.bootstrap.layout import Layout
 from tools.bootstrap.locking import exclusive
 from tools.serving.errors import ServingError
 from tools.serving.instance import Instance, InstanceFiles, new_id
-from tools.serving.server import require_startable
+from tools.serving.server import require_served_paths, require_startable
 
 BASE = 18218
 
@@ -51,3 +51,16 @@ def test_a_busy_port_is_refused(tmp_path: Path) -> None:
         listener.listen()
         with pytest.raises(ServingError, match=rf"port {BASE + 2} \(metrics\) is held by "):
             require_startable(BASE, Layout(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["two words", "ümlaut", "a$(touch b)", "it's", "a&b", "x;y", "a\nb", "[1]"])
+def test_a_path_that_the_python_backend_cannot_take_is_refused(name: str) -> None:
+    with pytest.raises(
+        ServingError, match=r'(?s)^"/srv/.*" has a .* in it, which tritonserver\'s Python backend'
+    ) as refusal:
+        require_served_paths([Path("/srv/plain-path_1.0"), Path("/srv") / name])
+    assert str(refusal.value).endswith("move it to a path of ASCII letters, digits and _ - . /")
+
+
+def test_plain_paths_are_served() -> None:
+    require_served_paths([Path("/srv/triton-llm_ladder-1.0/a+b=c,d:e@f%"), Path("relative")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from tools.bootstrap.layout import Layout
 from tools.serving.instance import Instance, InstanceFiles, new_id
 from tools.serving.stopping import clear_leftovers, stop
-from tools.serving.supervisor import DETACH, EXIT_OCCUPIED, EXIT_SERVER_DIED, EXIT_STOPPED, Order
+from tools.serving.supervisor import DETACH, EXIT_OCCUPIED, EXIT_SERVER_DIED, EXIT_STOPPED, EXIT_UNWRITABLE, Order
 from tools.serving.sweep import VARIABLE, processes_of
 
 PORT_BASE = 18210
@@ -33,7 +34,7 @@ STUBBORN_SERVER = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\
 class Supervised:
     """A supervisor process started for a test."""
 
-    def __init__(self, folder: Path, server: str) -> None:
+    def __init__(self, folder: Path, server: str, *, disk_is_full: bool = False) -> None:
         identity = new_id(PORT_BASE)
         self.files = InstanceFiles(folder)
         self.sockets = folder.parent / f"sockets-{identity}"
@@ -45,9 +46,15 @@ class Supervised:
         command = [sys.executable, "-I", str(Layout.of_this_checkout().home / "tools" / "serving")]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         assert self.process.stdin
+        if disk_is_full:
+            self.fill_the_disk()
         self.lifeline = self.process.stdin
         self.lifeline.write(order.to_line())
         self.lifeline.flush()
+
+    def fill_the_disk(self) -> None:
+        """Makes every further write of the supervisor into a file fail."""
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (0, 0))
 
     def state(self) -> Instance | None:
         return Instance.read(self.files)
@@ -73,8 +80,8 @@ Start = Callable[..., Supervised]
 def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Supervised] = []
 
-    def start(server: str = SERVER) -> Supervised:
-        started.append(Supervised(tmp_path / str(PORT_BASE), server))
+    def start(server: str = SERVER, *, disk_is_full: bool = False) -> Supervised:
+        started.append(Supervised(tmp_path / str(PORT_BASE), server, disk_is_full=disk_is_full))
         return started[-1]
 
     yield start
@@ -131,6 +138,24 @@ def test_a_signal_stops_the_server(start: Start, number: signal.Signals) -> None
     supervised.process.send_signal(number)
     assert supervised.process.wait(20) == EXIT_STOPPED
     supervised.assert_nothing_left()
+
+
+def test_nothing_is_started_where_nothing_can_be_written(start: Start) -> None:
+    supervised = start(disk_is_full=True)
+    assert supervised.process.wait(20) == EXIT_UNWRITABLE
+    supervised.assert_nothing_left()
+    assert [file.name for file in supervised.files.folder.iterdir()] == ["lock"]
+
+
+def test_a_disk_that_fills_up_does_not_keep_a_server_from_ending_in_order(start: Start) -> None:
+    supervised = start()
+    supervised.wait_until_serving()
+    wait_until(lambda: (state := supervised.state()) is not None and state.phase == "running")
+    supervised.fill_the_disk()
+    supervised.lifeline.close()
+    assert supervised.process.wait(20) == EXIT_STOPPED
+    supervised.assert_nothing_left()
+    assert supervised.state() is None
 
 
 def test_a_killed_server_is_reported_and_cleared_away(start: Start) -> None:

@@ -143,3 +143,7 @@ def test_a_file_that_is_no_mapping_is_refused(text: str, kind: str) -> None:
 def test_no_type_is_coerced() -> None:
     assert "model.hidden_size" in refused_change("hidden_size: 576", 'hidden_size: "576"')
     assert "variants.llm_baseline.versions.1.batching" in refused_change("batching: false", "batching: 0")
+
+
+def test_yaml_without_a_bottom_is_refused() -> None:
+    assert refused("name: " + "[" * 5_000) == "mine.yaml: it is nested too deeply for a profile: four levels are enough"

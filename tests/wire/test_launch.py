@@ -32,7 +32,7 @@ def test_a_path_that_no_unix_socket_can_have_is_refused_with_its_length(endpoint
     suffix = REQUESTS_SUFFIX if endpoint is requests_endpoint else ANSWERS_SUFFIX
     assert str(caught.value) == (
         f'socket path "{longest}x{suffix}" has 108 bytes, a Unix socket takes 107: '
-        "set LADDER_SOCKETS to a shorter directory"
+        "set TMPDIR to a shorter directory (LADDER_SOCKETS where no ./ladder started tritonserver)"
     )
 
 

@@ -11,6 +11,7 @@ from tools.bootstrap.commands import COMMANDS, Command
 from tools.bootstrap.doctor import main as doctor
 from tools.bootstrap.environments import ENGINE, ENVIRONMENTS, is_ready, is_usable
 from tools.bootstrap.errors import BootstrapError
+from tools.bootstrap.failures import end_on, flushed
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.preparation import prepare
 from tools.bootstrap.processes import isolated
@@ -23,10 +24,12 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str]) -> int:
     """Runs one command line, returns the exit code: 0, 1 for an error, 2 for a wrong command line, 130 for Ctrl-C."""
     try:
-        return run(arguments, Layout.of_this_checkout())
+        return flushed(run(arguments, Layout.of_this_checkout()))
     except BootstrapError as error:
         print(f"ladder: error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        return end_on(error)
     except KeyboardInterrupt:
         print("ladder: interrupted; the next run continues from here", file=sys.stderr)
         return INTERRUPTED

@@ -9,6 +9,8 @@ from typing import Final
 DEFAULT_BASE: Final = 8000
 # Offset from the port base to what listens there.
 PORTS: Final = {0: "HTTP", 1: "gRPC", 2: "metrics"}
+LOWEST_BASE: Final = 1
+HIGHEST_BASE: Final = 65535 - max(PORTS)
 
 LISTENING = "0A"
 

@@ -13,12 +13,20 @@ import typer
 
 from tools.bootstrap.commands import COMMANDS
 from tools.bootstrap.errors import BootstrapError
+from tools.bootstrap.failures import end_on, flushed
 
 _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs one command line, which starts with the command's name. Returns the exit code."""
+    try:
+        return flushed(_run(arguments))
+    except OSError as error:
+        return end_on(error)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         command = application(arguments[0])
         command(args=list(arguments), prog_name="./ladder", standalone_mode=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from tools.benchmark.errors import BenchmarkError
 from tools.benchmark.figures import Figures
 from tools.benchmark.overhead import OverheadSettings, bench_overhead, overhead_figures
 from tools.bootstrap.layout import Layout
+from tools.cli.report_file import write_report_file
 from tools.serving.errors import ServingError
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
 
@@ -155,9 +155,7 @@ def _measured(measure: Callable[[Report], R]) -> R:
 def _print(report: BaseModel, figures: Figures, *, as_json: bool, markdown: bool, out: Path | None) -> None:
     json_text = report.model_dump_json(indent=2) + "\n"
     if out is not None:
-        draft = out.with_name(f".{out.name}.{os.getpid()}")
-        draft.write_text(json_text, encoding="utf-8")
-        draft.replace(out)
+        write_report_file(out, json_text)
     if as_json:
         typer.echo(json_text, nl=False)
     elif markdown:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tools.bootstrap.layout import Layout
-from tools.bootstrap.ports import DEFAULT_BASE
+from tools.bootstrap.ports import DEFAULT_BASE, HIGHEST_BASE, LOWEST_BASE
 from tools.client.address import Endpoint, Protocol, ServerAddress
 from tools.serving.instance import Instance, InstanceFiles, known_port_bases
 
@@ -21,8 +21,8 @@ PortBaseOption = Annotated[
     int | None,
     typer.Option(
         "--port-base",
-        min=1,
-        max=65533,
+        min=LOWEST_BASE,
+        max=HIGHEST_BASE,
         help="A server on this machine: HTTP on this port, gRPC on the next."
         f"  [default: that of the server `up` started, {DEFAULT_BASE} if there is none]",
     ),

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tools.bootstrap.layout import Layout
+from tools.bootstrap.ports import HIGHEST_BASE, LOWEST_BASE
 from tools.cli.instance_view import print_instance
 from tools.serving.errors import ServingError
 from tools.serving.instance import InstanceFiles, known_port_bases
@@ -21,7 +22,14 @@ from tools.serving.stopping import stop
 _FAILED = 1
 
 PortBaseOption = Annotated[
-    int, typer.Option("--port-base", metavar="PORT", help="HTTP on this port, gRPC on the next, metrics on the third.")
+    int,
+    typer.Option(
+        "--port-base",
+        metavar="PORT",
+        min=LOWEST_BASE,
+        max=HIGHEST_BASE,
+        help="HTTP on this port, gRPC on the next, metrics on the third.",
+    ),
 ]
 
 
@@ -42,23 +50,36 @@ def down(
     """
     console = Console(stderr=True, highlight=False)
     layout = Layout.of_this_checkout()
+    failed = False
     for base in known_port_bases(layout) if everything else [port_base]:
         try:
             with console.status("stopping") as shown:
                 stopped = stop(InstanceFiles.at(base, layout), lambda line: shown.update(Text(line)))
         except ServingError as error:
-            _fail(console, str(error))
+            _say_error(console, str(error))
+            failed = True
+            continue
         if stopped:
             console.print(f"Stopped: nothing of the server at port base {base} is left.")
         else:
             others = [other for other in known_port_bases(layout) if other != base]
             hint = f"; there is one at {', '.join(map(str, others))}" if others else ""
             console.print(f"Nothing runs at port base {base}{hint}.")
+    if failed:
+        raise typer.Exit(_FAILED)
 
 
 def status(
     port_base: Annotated[
-        int | None, typer.Option("--port-base", metavar="PORT", help="Only this instance.", show_default="all")
+        int | None,
+        typer.Option(
+            "--port-base",
+            metavar="PORT",
+            min=LOWEST_BASE,
+            max=HIGHEST_BASE,
+            help="Only this instance.",
+            show_default="all",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of instances.")] = False,
 ) -> None:
@@ -68,16 +89,26 @@ def status(
     """
     layout = Layout.of_this_checkout()
     bases = known_port_bases(layout) if port_base is None else [port_base]
-    instances = [found for base in bases if (found := status_of(base, layout)) is not None]
+    instances = []
+    failed = False
+    for base in bases:
+        try:
+            found = status_of(base, layout)
+        except ServingError as error:
+            _say_error(Console(stderr=True), str(error))
+            failed = True
+            continue
+        if found is not None:
+            instances.append(found)
     if as_json:
         typer.echo(json.dumps([instance.model_dump() for instance in instances], indent=2, ensure_ascii=False))
     else:
         console = Console(highlight=False)
         for instance in instances:
             print_instance(instance, console)
-        if not instances:
+        if not instances and not failed:
             console.print("Nothing runs. Start with: ./ladder up")
-    if not instances or not all(instance.running for instance in instances):
+    if failed or not instances or not all(instance.running for instance in instances):
         raise typer.Exit(_FAILED)
 
 
@@ -101,6 +132,10 @@ def logs(
         return
 
 
-def _fail(console: Console, text: str) -> NoReturn:
+def _say_error(console: Console, text: str) -> None:
     console.print(Text(f"error: {text}", style="red"), soft_wrap=True)
+
+
+def _fail(console: Console, text: str) -> NoReturn:
+    _say_error(console, text)
     raise typer.Exit(_FAILED)

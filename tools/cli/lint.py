@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tools.cli.report_file import write_report_file
 from tools.lint import LintInputError, Severity, lint_repositories
 from tools.lint.formats import Format, write_report
 from tools.lint.registry import all_rules
@@ -89,13 +89,9 @@ def _print_rules() -> None:
 
 
 def _write_file(path: Path, text: str) -> None:
-    """Replaces the file as a whole, so that a reader never sees half a report."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_report_file(path, text)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         _fail(f"'{path}' cannot be written: {(error.strerror or str(error)).lower()}. Name another --output.")
 
 

@@ -27,7 +27,7 @@ from tools.serving.errors import ServingError
 from tools.serving.loading import Loading
 from tools.serving.preparation import prepare
 from tools.serving.repository import LoadPlan, plan_loading, read_models
-from tools.serving.server import Server, ServerPlan, require_startable
+from tools.serving.server import Server, ServerPlan, require_served_paths, require_startable
 from tools.serving.states import READY, states_of
 from tools.serving.status import ModelStatus, model_states
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
@@ -69,8 +69,10 @@ def up(
     _end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         # At the start of the server it would be said as well, but making artifacts comes before that.
-        require_startable(port_base, Layout.of_this_checkout())
-        wanted = [name for name in models.split(",") if name]
+        layout = Layout.of_this_checkout()
+        require_startable(port_base, layout)
+        require_served_paths([layout.home])
+        wanted = _wanted(models)
         repositories = tuple(folder.resolve() for folder in repository or ()) or _prepare(
             profile, wanted, console, accept_failed_artifacts=accept_failed_artifacts
         )
@@ -81,6 +83,14 @@ def up(
         _fail(console, str(error))
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
+
+
+def _wanted(models: str) -> list[str]:
+    """Names out of "a,b"; none for all models. Raises ServingError for commas alone."""
+    names = [name for name in map(str.strip, models.split(",")) if name]
+    if models and not names:
+        raise ServingError(f'--models "{models}" names no model: write names with commas between them, or leave it out')
+    return names
 
 
 def _prepare(

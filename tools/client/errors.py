@@ -124,5 +124,6 @@ def deadline_passed(deadline_s: float, target: Target | None) -> DeadlineExceede
 
 def no_template(error: ModelUnknownError | ModelNotReadyError, target: Target) -> ClientError:
     """The error for a conversation sent to an engine on a server without a chat tokenizer."""
-    message = f"it takes a prompt, not messages, and the chat template cannot be applied: {error}"
+    reason = f'model "{error.target}": {error.message}'
+    message = f"it takes a prompt, not messages, and the chat template cannot be applied: {reason}"
     return type(error)(error.code, message, target)

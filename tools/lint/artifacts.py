@@ -88,7 +88,8 @@ def _json_object(path: Path) -> Mapping[str, Any]:
 
 def _read(path: Path) -> str:
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        # Opening a pipe waits for whoever writes into it.
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
             return ""
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -73,7 +73,8 @@ def find_manifests(root: Path) -> Iterator[Manifest]:
 def read_manifest(path: Path) -> Manifest | None:
     """The manifest, or None where the file has nothing to do with scaling or is no text."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        # Opening a pipe waits for whoever writes into it.
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
             return None
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

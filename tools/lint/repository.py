@@ -194,7 +194,9 @@ def _read_path(path: Path, roots: Sequence[Path]) -> tuple[Repository | None, li
                 )
             return None, [manifest]
         if not path.is_dir():
-            detail = "leads nowhere (a dangling or looping symbolic link)" if path.is_symlink() else "does not exist"
+            detail = "is neither a folder nor a file" if path.exists() else "does not exist"
+            if path.is_symlink() and not path.exists():
+                detail = "leads nowhere (a dangling or looping symbolic link)"
             raise LintInputError(f"'{path}' {detail}. Name the folder of a model repository or of one model.")
         entries = _subfolders(path)
     except (OSError, RuntimeError, ValueError) as error:
@@ -300,6 +302,10 @@ def _find_artifacts(document: JsonDocument | None, roots: Sequence[Path]) -> Map
 def _read_text(path: Path, unreadable: list[Unreadable]) -> str | None:
     """The file's text; None, and an entry in `unreadable`, where it cannot be had."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            # Opening a pipe waits for whoever writes into it.
+            unreadable.append(Unreadable(path, "it is a pipe or a device, not a file"))
+            return None
         size = path.stat().st_size
         if size > _MOST_BYTES:
             unreadable.append(Unreadable(path, f"it has {size:,} bytes, and is read only up to {_MOST_BYTES:,}"))

@@ -78,7 +78,8 @@ def remove(paths: tuple[PurePosixPath, ...], out_dir: Path) -> None:
 def _current_text(file: Path) -> str | None:
     """Text of the file; None when there is no such file, or when it is not text."""
     try:
-        return file.read_bytes().decode("utf-8")
+        # Opening a pipe would wait for whoever writes into it.
+        return file.read_bytes().decode("utf-8") if file.is_file() else None
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, UnicodeDecodeError):
         return None
 
@@ -110,6 +111,9 @@ def _write_whole(destination: Path, text: str) -> None:
             stream.write(text)
         Path(temporary).chmod(0o644)
         Path(temporary).replace(destination)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise RenderError(f'cannot write "{destination}": {error.strerror or error}') from error
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

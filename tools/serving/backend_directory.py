@@ -65,8 +65,12 @@ def _copy(source: Path, copy: Path) -> None:
     if copy.is_file() and not copy.is_symlink() and filecmp.cmp(source, copy):
         return
     draft = _draft(copy)
-    shutil.copy2(source, draft)
-    draft.replace(copy)
+    try:
+        shutil.copy2(source, draft)
+        draft.replace(copy)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def _link(target: Path, link: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.locking import is_held
+from tools.serving.errors import ServingError
 
 Phase = Literal["starting", "running", "stopping", "failed"]
 
@@ -91,17 +92,26 @@ class Instance:
 
     @classmethod
     def read(cls, files: InstanceFiles) -> Self | None:
-        """The instance written down in a folder; None when there is none."""
+        """The instance written down in a folder; None when there is none. Raises ServingError for a damaged file."""
         try:
             return cls.from_fields(json.loads(files.state.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise ServingError(
+                f'"{files.state}" is not what a supervisor writes ({type(error).__name__}: {error}): remove it; '
+                f"./ladder doctor --port-base {files.folder.name} names what still holds those ports"
+            ) from error
 
     def write(self, files: InstanceFiles) -> None:
         files.folder.mkdir(parents=True, exist_ok=True)
         draft = files.state.with_suffix(f".{os.getpid()}.partial")
-        draft.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-        draft.replace(files.state)
+        try:
+            draft.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+            draft.replace(files.state)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
 
 
 def new_id(port_base: int) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import socket
 
-from tools.bootstrap.ports import PORTS, holder_of
+from tools.bootstrap.ports import HIGHEST_BASE, LOWEST_BASE, PORTS, holder_of
 from tools.serving.command import LOOPBACK
 from tools.serving.errors import ServingError
-
-HIGHEST_BASE = 65535 - max(PORTS)
 
 
 def require_free(port_base: int) -> None:
     """Raises ServingError naming each busy port, and who holds it."""
-    if not 1 <= port_base <= HIGHEST_BASE:
-        raise ServingError(f"--port-base {port_base} is out of range: choose one from 1 to {HIGHEST_BASE}")
+    if not LOWEST_BASE <= port_base <= HIGHEST_BASE:
+        raise ServingError(f"--port-base {port_base} is out of range: choose one from {LOWEST_BASE} to {HIGHEST_BASE}")
     busy = [port_base + offset for offset in PORTS if not _is_free(port_base + offset)]
     if not busy:
         return

@@ -52,6 +52,8 @@ def read_models(repositories: Iterable[Path]) -> dict[str, RepositoryModel]:
     two repositories use."""
     models: dict[str, RepositoryModel] = {}
     for repository in repositories:
+        if not repository.is_dir():
+            raise ServingError(f'"{repository}" is no folder: name a model repository, such as model_repository')
         for file in sorted(repository.glob("*/config.pbtxt")):
             model = _read(file)
             if model.name in models:
@@ -60,7 +62,8 @@ def read_models(repositories: Iterable[Path]) -> dict[str, RepositoryModel]:
                 )
             models[model.name] = model
     if not models:
-        raise ServingError(f"no model in {', '.join(map(str, repositories))}: ./ladder render writes them")
+        folders = ", ".join(f'"{repository}"' for repository in repositories)
+        raise ServingError(f"no model in {folders}: ./ladder render writes them")
     return models
 
 
@@ -92,8 +95,10 @@ def _add(
 def _read(file: Path) -> RepositoryModel:
     config = model_config_pb2.ModelConfig()
     try:
+        if not file.is_file():
+            raise ServingError(f'"{file}" is a folder, a pipe or a device: put a config.pbtxt there')
         text_format.Parse(file.read_text(encoding="utf-8"), config)
-    except text_format.ParseError as error:
+    except (text_format.ParseError, UnicodeDecodeError, RecursionError) as error:
         raise ServingError(f'"{file}" cannot be read: {error}: ./ladder lint {file.parents[1]} says more') from error
     steps = tuple(step.model_name for step in config.ensemble_scheduling.step)
     return RepositoryModel(config.name or file.parent.name, steps, config.backend)

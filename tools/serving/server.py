@@ -8,13 +8,14 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tools.bootstrap.layout import Layout
+from tools.bootstrap.paths import unserved_character
 from tools.client.address import Protocol, ServerAddress
 from tools.client.server_info import ServerInfo
 from tools.serving import backend_directory, ports
@@ -23,7 +24,7 @@ from tools.serving.command import server_command, server_environment
 from tools.serving.errors import ServingError
 from tools.serving.instance import Instance, InstanceFiles, new_id
 from tools.serving.stopping import clear_leftovers, describe, wait_for_end
-from tools.serving.supervisor import DETACH, EXIT_OCCUPIED, EXIT_STOPPED, Order
+from tools.serving.supervisor import DETACH, EXIT_OCCUPIED, EXIT_STOPPED, EXIT_UNWRITABLE, Order
 
 _POLL_S = 0.1
 _LIVE_TIMEOUT_S = 60.0
@@ -55,6 +56,7 @@ class Server:
     def start(cls, plan: ServerPlan, layout: Layout) -> Self:
         """Starts the processes. Raises ServingError when one runs there, a port is busy, or software is missing."""
         require_startable(plan.port_base, layout)
+        require_served_paths([layout.home, *plan.repositories, *map(Path, plan.models)])
         files = InstanceFiles.at(plan.port_base, layout)
         software = ServerSoftware.of(layout)
         backends = backend_directory.build(software, layout)
@@ -115,6 +117,8 @@ class Server:
             raise ServingError("the server was stopped")
         if self._supervisor.returncode == EXIT_OCCUPIED:
             raise ServingError(f"{describe(self._files)}: another ./ladder up was quicker")
+        if self._supervisor.returncode == EXIT_UNWRITABLE:
+            raise ServingError(f'"{self._files.folder}" cannot be written: free some space, or mend its rights')
         raise ServingError(
             f"the server's supervisor ended unexpectedly (code {self._supervisor.returncode}), so the server was "
             f'stopped: see "{self._files.supervisor_log}"'
@@ -144,6 +148,16 @@ def require_startable(port_base: int, layout: Layout) -> None:
         raise ServingError(f"{describe(files)}\n./ladder down --port-base {port_base} stops it")
     clear_leftovers(files)
     ports.require_free(port_base)
+
+
+def require_served_paths(paths: Iterable[Path]) -> None:
+    """Raises ServingError for a path from which no model would ever load."""
+    for path in paths:
+        if character := unserved_character(path):
+            raise ServingError(
+                f'"{path}" has a {character!r} in it, which tritonserver\'s Python backend cannot take: move it to '
+                "a path of ASCII letters, digits and _ - . /"
+            )
 
 
 def last_lines(file: Path, count: int) -> Sequence[str]:

@@ -72,7 +72,10 @@ class InstanceStatus(_Value):
 
 
 def status_of(port_base: int, layout: Layout) -> InstanceStatus | None:
-    """The instance at a port base; None when nothing is written down there."""
+    """The instance at a port base; None when nothing is written down there.
+
+    Raises ServingError when what is written cannot be read.
+    """
     files = InstanceFiles.at(port_base, layout)
     instance = Instance.read(files)
     if instance is None:

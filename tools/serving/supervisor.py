@@ -9,6 +9,7 @@ Standard library only, and one thread: a fork of several threads could not ask f
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -30,6 +31,7 @@ DETACH: Final = b"detach\n"
 EXIT_STOPPED: Final = 0
 EXIT_SERVER_DIED: Final = 1
 EXIT_OCCUPIED: Final = 3
+EXIT_UNWRITABLE: Final = 4
 
 # tritonserver's own limit for requests in flight, in seconds, and how long after SIGTERM it is killed.
 DRAIN_S: Final = 15
@@ -60,7 +62,8 @@ class Order:
 
 
 def main() -> int:
-    """Returns EXIT_STOPPED after a stop that was asked for, EXIT_SERVER_DIED after any other end of the server."""
+    """Returns EXIT_STOPPED after a stop that was asked for, EXIT_SERVER_DIED after any other end of the server,
+    EXIT_OCCUPIED and EXIT_UNWRITABLE when it was not started."""
     # Unbuffered: nothing of what follows the line may be swallowed here.
     with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as orders:
         order = Order.from_line(orders.readline())
@@ -68,7 +71,15 @@ def main() -> int:
     # Held until this process ends: that is what tells others that the instance is alive.
     if try_lock(files.lock) is None:
         return EXIT_OCCUPIED
-    return Supervisor(order, files, sys.stdin.fileno()).run()
+    try:
+        return Supervisor(order, files, sys.stdin.fileno()).run()
+    except UnwritableError:
+        # Not printed: what it would be printed to lies on the same disk.
+        return EXIT_UNWRITABLE
+
+
+class UnwritableError(Exception):
+    """The files of the instance cannot be written, so nothing was started."""
 
 
 class Supervisor:
@@ -86,11 +97,14 @@ class Supervisor:
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signal)
 
     def run(self) -> int:
-        """Returns an exit code, see main()."""
+        """Returns an exit code, see main(). Raises UnwritableError before anything is started."""
         leftover = Instance.read(self._files)
         if leftover is not None:
             sweep(leftover)
-        self._write(self._instance)
+        try:
+            self._instance.write(self._files)
+        except OSError as error:
+            raise UnwritableError from error
         server = self._start()
         self._write(replace(self._instance, server=server.pid, phase="running"))
         while server.poll() is None and not self._stops_asked:
@@ -154,10 +168,15 @@ class Supervisor:
 
     def _write(self, instance: Instance) -> None:
         self._instance = instance
-        instance.write(self._files)
+        try:
+            instance.write(self._files)
+        except OSError as error:
+            # A disk that has filled up since is no reason to drop the requests in flight.
+            self._say(f"the state cannot be written: {error}")
 
     def _say(self, text: str) -> None:
-        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
+        with contextlib.suppress(OSError):
+            os.write(sys.stdout.fileno(), f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n".encode())
 
 
 def _signal_pipe(signals: tuple[signal.Signals, ...]) -> int:

@@ -49,6 +49,8 @@ def parse_profile(text: str, source: str) -> Profile:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ProfileError(f"{source}:{line}: {error.problem or error}") from None
+    except RecursionError:
+        raise ProfileError(f"{source}: it is nested too deeply for a profile: four levels are enough") from None
     except yaml.YAMLError as error:
         raise ProfileError(f"{source}: {error}") from None
     if not isinstance(data, dict):

@@ -59,6 +59,6 @@ def _endpoint(socket: str, suffix: str) -> str:
     if len(path.encode()) > MAX_SOCKET_PATH:
         raise ValueError(
             f'socket path "{path}" has {len(path.encode())} bytes, a Unix socket takes {MAX_SOCKET_PATH}: '
-            "set LADDER_SOCKETS to a shorter directory"
+            "set TMPDIR to a shorter directory (LADDER_SOCKETS where no ./ladder started tritonserver)"
         )
     return f"ipc://{path}"

@@ -2,11 +2,15 @@
 
 Unlike the vLLM backend, execute() returns only when its requests have ended. Triton then sees a busy instance, so its
 dynamic batcher gathers what comes meanwhile, and its queue policy (size, timeout) is real.
+
+It returns just before the last response is sent, not after. A client that asks again at once would find the instance
+still busy, and Triton's batcher looks at such a lone request, fewer than the preferred size, only when its own timer of
+500 ms has run out.
 """
 
 from __future__ import annotations
 
-import asyncio  # noqa: F401: the stub imports it after the first execute(), which kept the instance busy for 50 ms more
+import asyncio  # noqa: F401 - or the stub does after the first execute(), and the instance stays busy for 50 ms
 import logging
 import threading
 from dataclasses import replace
@@ -48,7 +52,7 @@ class TritonPythonModel:
         log.info("%s ready: %d tokens of context; %s", welcome.engine, welcome.max_model_len, welcome.description)
 
     def execute(self, requests: list[Any]) -> None:
-        """Generate for all of `requests`, together or one after the other; returns when the last has ended."""
+        """Generate for all of `requests`, together or one after the other; returns as the last one ends."""
         gathered = _Gathered()
         streams: list[tuple[Request, Outlet]] = []
         for request in requests:
@@ -68,14 +72,14 @@ class TritonPythonModel:
 
 
 class _Gathered:
-    """The requests of one execute() call that have not ended yet."""
+    """The requests of one execute() call whose final response is still to come."""
 
     def __init__(self) -> None:
         self._open = 0
         self._changed = threading.Condition()
 
     def outlet(self, outlet: Outlet) -> Outlet:
-        """`outlet`, counted until its final response."""
+        """`outlet`, counted until its final response is there to be sent."""
         with self._changed:
             self._open += 1
         return _CountedOutlet(outlet, self)

@@ -12,6 +12,7 @@ from pathlib import Path
 from tools.bootstrap.doctor.findings import Finding
 from tools.bootstrap.environments import ENVIRONMENTS, is_ready
 from tools.bootstrap.layout import Layout
+from tools.bootstrap.paths import unserved_character
 
 OLDEST_GLIBC = (2, 35)
 # All rungs of cpu-smollm2 at once, and what one rung needs at least, in GB of available memory.
@@ -139,6 +140,18 @@ def folders_are_writable(layout: Layout) -> list[Finding]:
             fix = f'give yourself write access to "{holder}", or clone elsewhere'
             findings.append(Finding("fail", f"{folder.name}/", f'{content}: "{holder}" is not writable', fix))
     return [*findings, _sockets_fit(Path(tempfile.gettempdir()))]
+
+
+def path_is_served(layout: Layout) -> Finding:
+    character = unserved_character(layout.home)
+    if not character:
+        return Finding("ok", "path", f"{layout.home}: no character that Triton's Python backend cannot take")
+    return Finding(
+        "fail",
+        "path",
+        f'"{layout.home}" has a {character!r} in it, which Triton\'s Python backend cannot take',
+        "move this checkout to a path of ASCII letters, digits and _ - . /",
+    )
 
 
 def _sockets_fit(folder: Path) -> Finding:
