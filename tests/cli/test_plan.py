@@ -40,7 +40,7 @@ def test_a_profile_that_does_not_fit_exits_with_1_and_says_what_would(app: typer
     result = run(app, "--profile", "a100-llama2-7b", "--gpu", "l4")
     assert result.exit_code == 1
     assert "GiB short" in result.stdout
-    assert "--gpu h100" in result.stdout
+    assert "--gpu a100-40g" in result.stdout
 
 
 def test_json_has_the_same_verdict_and_exact_bytes(app: typer.Typer) -> None:
