@@ -17,6 +17,9 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path)
 
 
+HEAD = "tools/artifacts/heads/smollm2-135m-instruct-eagle3"
+
+
 def place_checkpoint(layout: Layout, path: str) -> None:
     folder = layout.home / path
     folder.mkdir(parents=True)
@@ -26,12 +29,20 @@ def place_checkpoint(layout: Layout, path: str) -> None:
 
 def test_artifact_repositories_and_lint_are_prepared_in_that_order(layout: Layout) -> None:
     place_checkpoint(layout, "models/smollm2-135m-instruct")
+    place_checkpoint(layout, HEAD)
     steps: list[str] = []
     prepared = prepare(load_profile("cpu-smollm2"), layout, steps.append)
-    assert steps == ["models/smollm2-135m-instruct", "rendering the repositories", "linting them"]
+    assert steps == ["models/smollm2-135m-instruct", HEAD, "rendering the repositories", "linting them"]
     assert prepared.repositories == (layout.home / "model_repository", layout.home / "ensembles")
     assert (prepared.repositories[0] / "llm_bf16" / "config.pbtxt").is_file()
-    assert prepared.lint.models == 5
+    assert prepared.lint.models == 7
+
+
+def test_a_missing_head_is_refused_before_anything_is_rendered(layout: Layout) -> None:
+    place_checkpoint(layout, "models/smollm2-135m-instruct")
+    with pytest.raises(ArtifactError, match=rf'there is no draft head at ".*{HEAD}" .*: \./ladder draft train --out'):
+        prepare(load_profile("cpu-smollm2"), layout, lambda _: None)
+    assert not (layout.home / "model_repository").exists()
 
 
 def test_the_committed_repositories_belong_to_the_default_profile_alone(layout: Layout) -> None:

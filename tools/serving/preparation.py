@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.artifacts.catalogue import check_head
 from tools.artifacts.provision import provide
 from tools.bootstrap.layout import Layout
 from tools.lint.findings import LintReport
@@ -34,6 +35,8 @@ def prepare(profile: Profile, layout: Layout, report: Callable[[str], None]) -> 
     check_engine(profile, os.environ)
     for path in needed_artifacts(profile):
         report(path)
+        if profile.artifacts.draft is not None and path == profile.artifacts.draft.path:
+            check_head(layout.home / path)
         provide(layout.home / path, profile.model.display_name, layout, lambda phase: report(f"making it: {phase}"))
     report("rendering the repositories")
     root = rendering_root(profile, layout)
