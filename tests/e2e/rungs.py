@@ -8,6 +8,8 @@ from tests.e2e.asking import Model
 
 LLM = Model("llm_bf16")
 TOKENIZER = Model("chat_tokenizer")
+EAGLE = Model("llm_eagle")
+CHAT_EAGLE = Model("chat_eagle")
 CHATS = (Model("chat_bf16"), Model("chat_baseline"))
 BASELINES = tuple(Model("llm_baseline", version, batched=True) for version in ("1", "2", "3"))
 
