@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Final, NoReturn
 
 import typer
@@ -122,18 +124,25 @@ def _stage(name: str, *arguments: str) -> None:
         "VLLM_CPU_KVCACHE_SPACE": "1",
         **os.environ,
     }
-    stage = subprocess.Popen(
-        [sys.executable, "-m", "tools.drafting", name, *arguments], cwd=Layout.of_this_checkout().home, env=environment
-    )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Under nohup a hang-up is ignored on purpose.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+    command = [sys.executable, "-m", "tools.drafting", name, *arguments]
+    stage = subprocess.Popen(command, cwd=Layout.of_this_checkout().home, env=environment)
     try:
         code = stage.wait()
     except KeyboardInterrupt:
-        # Ctrl-C reached the stage as well; a signal to this process alone did not.
+        # Ctrl-C reached the stage as well, which takes no second signal; one to this process alone did not.
         stage.terminate()
         stage.wait()
         raise typer.Exit(_INTERRUPTED) from None
     if code != 0:
         raise typer.Exit(code if code > 0 else _FAILED)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _fail(text: str) -> NoReturn:

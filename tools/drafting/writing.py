@@ -13,6 +13,7 @@ from typing import Final
 from tools.drafting.conversations import answer_tokens_in, shards_in
 from tools.drafting.errors import DraftError
 from tools.drafting.generation import read_prompts
+from tools.drafting.whole_file import remove_partials_of
 
 _HOME: Final = Path(__file__).resolve().parents[2]
 _TAIL_LINES: Final = 15
@@ -71,6 +72,7 @@ def write_with_engines(
                 writer.kill()
         for writer in writers:
             writer.wait()
+            remove_partials_of(writer.pid, folder)
     shards = shards_in(folder)
     if not shards:
         raise DraftError(f"no conversation was written in {seconds:.0f} s: give more time, or ask for fewer at once")
