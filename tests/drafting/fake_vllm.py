@@ -46,6 +46,8 @@ class FakeVllm:
 
         module = ModuleType("vllm")
         module.__dict__.update(LLM=LLM, SamplingParams=SimpleNamespace, __version__="0.0")
+        # The code under test sets it for good.
+        monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         monkeypatch.setitem(sys.modules, "vllm", module)
 
     def _output(self, prompt: list[int], parameters: Any) -> Any:

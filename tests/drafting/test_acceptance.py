@@ -48,5 +48,5 @@ def test_figures_follow_from_vllms_counters(target: Target, monkeypatch: pytest.
 
 def test_when_nothing_was_drafted_there_is_nothing_to_report(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     FakeVllm(lambda *_: ([1], "", "stop"), metrics=counters(0, [0, 0, 0])).install(monkeypatch)
-    with pytest.raises(DraftError, match='^nothing was drafted with ".*head": the answers were too short, give more'):
+    with pytest.raises(DraftError, match=r'^nothing was drafted with ".*head": the answers were too short, give more'):
         measure(target)

@@ -142,9 +142,9 @@ def test_without_a_file_the_target_writes_the_users_turns(
 def test_another_run_of_a_writer_goes_on_with_another_seed(
     target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = prompt_file(tmp_path, ["a"])
+    file = prompt_file(tmp_path, ["a", "b"])
     fake = FakeVllm(lambda *_: (ANSWER, "", "stop"))
     fake.install(monkeypatch)
     for _ in range(2):
-        write_conversations(settings(target, tmp_path / "data", writer=1, writers=1, seed=5, prompts=file))
-    assert [engine["seed"] for engine in fake.engines] == [6, 6]
+        write_conversations(settings(target, tmp_path / "data", writer=1, writers=2, seed=5, prompts=file))
+    assert [engine["seed"] for engine in fake.engines] == [6, 1006]
