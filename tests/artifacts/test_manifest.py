@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 from pathlib import Path
 
-from tools.artifacts.manifest import MANIFEST, Manifest, sha256_of, sizes_of
+import pytest
+
+from tools.artifacts.manifest import MANIFEST, Losses, Manifest, sha256_of, sizes_of
 
 
 def manifest(files: dict[str, int]) -> Manifest:
@@ -36,3 +40,13 @@ def test_the_hash_is_that_of_the_content(tmp_path: Path) -> None:
     content = bytes(range(256)) * 10_000
     (tmp_path / "f").write_bytes(content)
     assert sha256_of(tmp_path / "f") == hashlib.sha256(content).hexdigest()
+
+
+def test_a_manifest_without_measurements_names_none(tmp_path: Path) -> None:
+    manifest({"a": 3}).write(tmp_path)
+    assert set(json.loads((tmp_path / MANIFEST).read_text(encoding="utf-8"))).isdisjoint({"gate", "quantization"})
+
+
+def test_a_perplexity_no_float_holds_is_infinite() -> None:
+    assert Losses.perplexity(2.0) == pytest.approx(7.389, abs=1e-3)
+    assert Losses.perplexity(1e6) == math.inf

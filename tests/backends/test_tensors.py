@@ -238,6 +238,16 @@ def test_logprobs_that_were_not_computed_are_null() -> None:
     assert responses[0].values("logprobs") == ["null", "null"]
 
 
+def test_the_prompts_logprobs_come_with_the_flag_for_logprobs() -> None:
+    delta = Delta(7, ["a"], [1], [None], prompt_logprobs=["null", '{"1": 2}'])
+    asked, with_flag, _ = outlet(flags=Flags(logprobs=True))
+    not_asked, without_flag, _ = outlet(flags=Flags(num_input_tokens=True))
+    asked.send(delta)
+    not_asked.send(delta)
+    assert with_flag[0].values("prompt_logprobs") == ['[null, {"1": 2}]']
+    assert without_flag[0].names() == ["text_output", "num_input_tokens"]
+
+
 def test_a_batched_model_gets_its_batch_dimension() -> None:
     sending, responses, _ = outlet(batched=True, flags=ALL)
     sending.send(Delta(7, ["a", "b"], [1, 1], [None, None], 3, cumulative_logprobs=[-1.0, -2.0]))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from tools.bootstrap.errors import BootstrapError
 from tools.bootstrap.locking import exclusive, is_held
 from tools.bootstrap.preparation import prepare
 from tools.bootstrap.processes import Runner
+from tools.bootstrap.progress import ReportedProgress
 
 
 @pytest.fixture(autouse=True)
@@ -111,3 +113,20 @@ def test_an_environment_that_a_server_runs_from_is_not_replaced(checkout: Checko
         prepare([environment], checkout.layout)
     prepare([environment], checkout.layout)
     assert is_ready(environment, checkout.layout)
+
+
+def test_progress_goes_to_a_caller_that_draws_its_own(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    phases: list[str] = []
+    prepare([checkout.environment()], checkout.layout, ReportedProgress(phases.append))
+    assert phases[-1] == "small environment: ready"
+    assert len(phases) == len(set(phases))
+    assert capsys.readouterr().err == ""
+
+
+def test_an_environment_that_serves_nothing_is_built_beneath_a_running_instance(checkout: Checkout) -> None:
+    serving, other = checkout.environment("serving"), replace(checkout.environment("other"), serves=False)
+    with exclusive(checkout.layout.runs / "8000" / "lock", lambda _: None):
+        prepare([other], checkout.layout)
+        with pytest.raises(BootstrapError, match=r'^"serving.txt" changed since the environments were built'):
+            prepare([serving], checkout.layout)
+    assert is_ready(other, checkout.layout)

@@ -108,6 +108,12 @@ def test_the_server_knows_the_prompts_length_best() -> None:
     assert complete(chunk(101, "a", 1, num_input_tokens=[9])).num_input_tokens == 9
 
 
+def test_the_prompts_logprobs_are_those_of_the_response_that_had_them() -> None:
+    completion = complete(chunk(101, "a", 1, prompt_logprobs=["[null]"]), chunk(102, "b", 1))
+
+    assert completion.prompt_logprobs == "[null]"
+
+
 def test_logprobs_are_kept_in_order_of_arrival() -> None:
     completion = complete(
         chunk(101, "a", 1, logprobs=["[1]"], cumulative_logprob=[-0.5]),

@@ -144,6 +144,26 @@ def test_all_outputs_together(triton: Triton, answer: str, way: Way) -> None:
     assert response["cumulative_logprob"] == [pytest.approx(sum(entry["logprob"] for entry in best), rel=1e-4)]
 
 
+@every_way
+def test_the_prompts_logprobs_come_with_those_of_the_answer(triton: Triton, way: Way) -> None:
+    inputs = {"text_input": PROMPT, "sampling_parameters": sampling(1, prompt_logprobs=0)}
+    [response] = triton.ask(way, LLM, inputs | {"return_logprobs": True})
+    assert set(response) == {"text_output", "logprobs", "prompt_logprobs"}
+    first, *others = json.loads(response["prompt_logprobs"][0])
+    assert first is None
+    tokens = [entry["decoded_token"] for position in others for entry in position.values()]
+    assert tokens == [" capital", " of", " France", " is"]
+    assert "prompt_logprobs" not in triton.ask(way, LLM, inputs)[0]
+
+
+@every_streaming_way
+def test_the_prompts_logprobs_come_once_in_a_stream(triton: Triton, way: Way) -> None:
+    inputs = {"text_input": PROMPT, "stream": True, "return_logprobs": True}
+    responses = triton.ask(way, LLM, inputs | {"sampling_parameters": sampling(TOKENS, prompt_logprobs=0)})
+    assert len(responses) > 1
+    assert sum("prompt_logprobs" in response for response in responses) == 1
+
+
 @every_streaming_way
 def test_all_outputs_of_a_stream_add_up_to_those_of_one_response(triton: Triton, way: Way) -> None:
     responses = _all_outputs(triton, way, stream=True)

@@ -47,16 +47,18 @@ def test_the_batching_baseline_holds_a_full_batch_and_the_others_one_request() -
 
 def test_what_is_not_said_is_vllms_default() -> None:
     data = profile("cpu-smollm2").model_dump()
-    del data["variants"]["llm_bf16"]["versions"][1]["max_num_seqs"]
-    found = engines_of(Profile.model_validate(data), Path("/nowhere"), "cuda")[-1]
+    for name in ("max_num_seqs", "gpu_memory_utilization"):
+        del data["variants"]["llm_bf16"]["versions"][1][name]
+    engines = engines_of(Profile.model_validate(data), Path("/nowhere"), "cuda")
+    found = next(engine for engine in engines if engine.label == "llm_bf16:1")
     assert (found.sequences, found.batched_tokens, found.share, found.share_is_default) == (128, 2048, 0.92, True)
 
 
 def test_on_cpu_the_cache_has_the_size_that_the_environment_says() -> None:
-    [*_, engine] = planned("cpu-smollm2", "cpu").values()
+    engine = planned("cpu-smollm2", "cpu")["llm_bf16:1"]
     assert (engine.kv_space, engine.share, engine.block_tokens) == (GIB, None, 128)
-    [*_, engine] = planned("cpu-smollm2", "cuda").values()
-    assert (engine.kv_space, engine.share, engine.block_tokens) == (None, 0.92, 16)
+    engine = planned("cpu-smollm2", "cuda")["llm_bf16:1"]
+    assert (engine.kv_space, engine.share, engine.block_tokens) == (None, 0.3, 16)
 
 
 @pytest.mark.parametrize(

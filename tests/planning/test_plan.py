@@ -40,6 +40,17 @@ def shipped(
     return plan_memory(name, wanted, device, context)
 
 
+def long_baseline(gpu_name: str | None = None, context: int | None = None) -> MemoryPlan:
+    """The A100's engines with a baseline that takes the model's whole context, which is more than fits."""
+    found = profile("a100-llama2-7b")
+    device = device_of(gpu_name, found.target)
+    wanted = [
+        replace(engine, max_model_len=4096) if engine.model == "llm_baseline" else engine
+        for engine in engines_of(found, Path("/nowhere"), device.accelerator)
+    ]
+    return plan_memory(found.name, wanted, device, context)
+
+
 def test_the_cache_gets_what_the_share_leaves() -> None:
     [engine] = plan_memory("p", [ENGINE], gpu(40)).engines
     beside_context = engine.total - engine.parts["CUDA context"]
@@ -74,19 +85,18 @@ def test_a_profile_whose_weights_do_not_fit_says_by_how_much_and_what_would() ->
     assert plan.problems[1].endswith(f"of 22.0 GiB: {-plan.free_bytes / GIB:.1f} GiB short")
     assert "llm_bf16:1 in 4 bits (AWQ) has weights of 3.6 GiB instead of 12.6 GiB" in plan.remedies
     assert "llm_bf16:1 over 2 GPUs has weights of 6.3 GiB on each" in plan.remedies
-    assert any(remedy.endswith("GiB of memory would do (--gpu h100)") for remedy in plan.remedies)
+    assert any(remedy.endswith("GiB of memory would do (--gpu a100-40g)") for remedy in plan.remedies)
 
 
 def test_the_remedies_hold() -> None:
     """What is said to fit does fit."""
-    full = shipped("a100-llama2-7b")
+    full = long_baseline()
     assert not full.fits
     assert "requests of at most 2048 tokens fit; --context 2048 shows with which shares" in full.remedies
-    shorter = shipped("a100-llama2-7b", context=2048)
-    assert shorter.engines[-1].advised_share is not None
-    assert shipped("a100-llama2-7b", context=2176).engines[-1].advised_share is None
-    larger = shipped("a100-llama2-7b", "h100")
-    assert larger.engines[-1].advised_share is not None
+    assert any(remedy.endswith("GiB of memory would do (--gpu h100)") for remedy in full.remedies)
+    assert long_baseline(context=2048).engines[-1].advised_share is not None
+    assert long_baseline(context=2176).engines[-1].advised_share is None
+    assert long_baseline("h100").engines[-1].advised_share is not None
 
 
 def test_the_advised_shares_make_a_plan_that_fits() -> None:
@@ -102,7 +112,7 @@ def test_the_advised_shares_make_a_plan_that_fits() -> None:
 def test_shipped_profiles_fit_their_target_as_far_as_they_are_enabled() -> None:
     assert shipped("cpu-smollm2").fits
     assert shipped("h200-llama2-7b").fits
-    assert shipped("a100-llama2-7b", context=1024).fits
+    assert shipped("a100-llama2-7b").fits
 
 
 def test_what_other_programs_hold_is_not_given_away() -> None:

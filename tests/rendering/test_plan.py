@@ -242,6 +242,7 @@ def test_vllm_tensors_are_nvidias_plus_input_ids() -> None:
         ("logprobs", string, [-1]),
         ("num_input_tokens", uint32, [1]),
         ("num_output_tokens", uint32, [-1]),
+        ("prompt_logprobs", string, [1]),
     ]
 
 

@@ -12,8 +12,11 @@ from tests.serving.ladder import assert_nothing_left, ladder, running
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 BASE = 18228
-RUNGS = (("llm_baseline", 1), ("llm_baseline", 2), ("llm_baseline", 3), ("llm_bf16", 1))
-CHAT = (("chat_baseline", 1), ("chat_bf16", 1), ("chat_tokenizer", 1))
+RUNGS = (
+    *(("llm_baseline", version) for version in (1, 2, 3)),
+    *((model, 1) for model in ("llm_bf16", "llm_awq", "llm_eagle")),
+)
+CHAT = tuple((model, 1) for model in ("chat_baseline", "chat_bf16", "chat_awq", "chat_eagle", "chat_tokenizer"))
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from tools.lint.vllm_arguments import installed_engine_arguments
 from tools.spec.loading import load_profile, shipped_profiles
 from tools.spec.profile import Profile
+from tools.spec.quality import Quality
 from tools.spec.variants import VllmVariant
 
 PROFILES = Path(__file__).parents[2] / "tools" / "spec" / "profiles"
@@ -45,6 +46,12 @@ def test_awq_weights_with_bfloat16_are_refused() -> None:
     assert refused(set_argument("llm_awq", "dtype", "bfloat16")) == (
         '"variants.llm_awq.versions.1": "dtype" is "bfloat16", but AWQ\'s kernels compute in float16: set "float16"'
     )
+
+
+def test_a_gate_that_bounds_nothing_is_refused() -> None:
+    data = raw()
+    data["artifacts"]["awq"]["gate"] = {}
+    assert '"gate" bounds nothing: give "max_share_of_rounding", "max_perplexity_increase" or both' in refused(data)
 
 
 def test_awq_asked_for_by_name_with_bfloat16_is_refused() -> None:
@@ -314,3 +321,17 @@ def test_every_shipped_engine_argument_is_one_of_vllms(name: str) -> None:
 def test_the_sla_defaults_are_the_promise(name: str) -> None:
     sla = load_profile(name).sla
     assert (sla.ttft_ms, sla.tpot_ms, sla.p99_e2e_s, sla.min_qps_per_gpu) == (500, 50, 4, 20)
+
+
+@pytest.mark.parametrize("name", ["a100-llama2-7b", "h200-llama2-7b"])
+def test_the_large_profiles_hold_rungs_to_the_bar_against_bf16(name: str) -> None:
+    assert load_profile(name).quality == Quality(perplexity_increase_percent=3.0, mmlu_loss_points=1.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("perplexity_max", 0.0), ("mmlu_loss_points", -1.0), ("format_min_percent", 101.0)]
+)
+def test_a_limit_that_cannot_be_one_is_refused(key: str, value: float) -> None:
+    data = raw()
+    data["quality"] = {key: value}
+    assert "greater than" in refused(data) or "less than or equal to 100" in refused(data)

@@ -71,6 +71,7 @@ def deltas(draw: st.DrawFn, key: int | None = None, width: int | None = None, fi
         cumulative_logprobs=column(st.none() | numbers) if draw(st.booleans()) else None,
         logprobs=column(st.lists(texts, max_size=3)) if draw(st.booleans()) else None,
         failure=draw(st.none() | failures),
+        prompt_logprobs=draw(st.none() | st.lists(texts, max_size=3)),
     )
 
 

@@ -53,6 +53,8 @@ def test_nothing_is_lost_and_nothing_added(stream: list[Delta]) -> None:
             if delta.cumulative_logprobs and delta.cumulative_logprobs[i] is not None
         ]
         assert (merged.cumulative_logprobs[i] if merged.cumulative_logprobs else None) == (sums[-1] if sums else None)
+    prompts = [delta.prompt_logprobs for delta in stream if delta.prompt_logprobs is not None]
+    assert merged.prompt_logprobs == (prompts[0] if prompts else None)
     assert merged.key == 7
     assert merged.final == stream[-1].final
     assert merged.failure == stream[-1].failure

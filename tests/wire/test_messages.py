@@ -106,7 +106,7 @@ def test_the_layout_of_protocol_1() -> None:
         ),
         "Delta": (
             "key", "texts", "token_counts", "finish_reasons", "num_input_tokens", "final", "cumulative_logprobs",
-            "logprobs", "failure",
+            "logprobs", "failure", "prompt_logprobs",
         ),
         "Sample": ("name", "value", "label", "observations", "bucket_counts"),
         "Hello": ("protocol", "peer", "metrics"),
@@ -132,7 +132,7 @@ def test_the_layout_of_protocol_1() -> None:
         (Cancel([4]), ["cancel", [4], "client"]),
         (Tokenize(1, None, "t"), ["tokenize", 1, None, "t", "{}"]),
         (Welcome(1, "mock", 2, 3, 4), ["welcome", 1, "mock", 2, 3, 4, ""]),
-        (Step([Delta(1, ["a"], [1], [None])]), ["step", [[1, ["a"], [1], [None], 0, False, None, None, None]]]),
+        (Step([Delta(1, ["a"], [1], [None])]), ["step", [[1, ["a"], [1], [None], 0, False, None, None, None, None]]]),
         (Tokenized(1, "p", [2], Failure("INTERNAL", "x")), ["tokenized", 1, "p", [2], ["INTERNAL", "x"]]),
         (Pong(1), ["pong", 1, ""]),
         (Goodbye("r"), ["goodbye", "r"]),

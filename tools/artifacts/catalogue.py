@@ -28,6 +28,17 @@ def is_complete(folder: Path) -> bool:
     return weights and (folder / "config.json").is_file()
 
 
+def check_undamaged(folder: Path) -> None:
+    """Raises ArtifactError for a folder that is there and is no complete artifact, naming what is wrong with it."""
+    if not folder.exists() or is_complete(folder):
+        return
+    manifest = Manifest.read(folder)
+    missing = manifest.missing_from(folder) if manifest else ["config.json or weights"]
+    raise ArtifactError(
+        f'"{folder}" is damaged ({", ".join(missing)} missing or cut short): delete it and run the command again'
+    )
+
+
 def check_head(folder: Path) -> None:
     """Raises ArtifactError for a draft head that is missing or damaged: it takes a training run to make one."""
     if is_complete(folder):
@@ -58,8 +69,7 @@ def make(folder: Path, report: Callable[[str], None]) -> None:
     with exclusive(lock, lambda holder: report(f"another process ({holder}) is making it, waiting")):
         if is_complete(folder):
             return
-        if folder.exists():
-            raise ArtifactError(f'"{folder}" is damaged: delete it and run the command again')
+        check_undamaged(folder)
         for leftover in folder.parent.glob(f".{folder.name}.partial*"):
             shutil.rmtree(leftover)
         draft = folder.with_name(f".{folder.name}.partial")

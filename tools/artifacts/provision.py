@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.artifacts.catalogue import check_obtainable, is_complete
+from tools.artifacts.catalogue import check_head, check_obtainable, is_complete
 from tools.artifacts.errors import ArtifactError
+from tools.artifacts.maker import follow
+from tools.artifacts.manifest import Manifest
+from tools.artifacts.quality import failed_reasons
+from tools.artifacts.quantization.run import Options, quantize
 from tools.bootstrap.layout import Layout
-
-_TAIL_LINES = 15
+from tools.spec.profile import Profile
 
 
 def provide(folder: Path, display_name: str, layout: Layout, report: Callable[[str], None]) -> None:
@@ -19,20 +21,36 @@ def provide(folder: Path, display_name: str, layout: Layout, report: Callable[[s
     if is_complete(folder):
         return
     check_obtainable(folder, display_name)
-    layout.logs.mkdir(parents=True, exist_ok=True)
-    log = layout.logs / f"artifact-{folder.name}.log"
-    command = [sys.executable, "-I", "-X", "utf8", str(layout.home / "tools" / "artifacts"), str(folder)]
-    with log.open("w", encoding="utf-8") as errors:
-        maker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8")
-        try:
-            for line in maker.stdout or ():
-                report(line.rstrip())
-            code = maker.wait()
-        finally:
-            # A Ctrl-C reaches the maker as well: it removes what it has written, and only then it is over.
-            if maker.poll() is None:
-                maker.terminate()
-                maker.wait()
-    if code != 0:
-        tail = log.read_text(encoding="utf-8").splitlines()[-_TAIL_LINES:]
-        raise ArtifactError("\n".join([f'"{folder}" could not be made:', *(f"  {line}" for line in tail)]))
+    command: list[str | Path] = [sys.executable, "-I", "-X", "utf8", layout.home / "tools" / "artifacts", folder]
+    follow(command, layout.logs / f"artifact-{folder.name}.log", report, f'"{folder}"')
+
+
+def provide_for(profile: Profile, path: str, layout: Layout, report: Callable[[str], None]) -> None:
+    """`provide` for one of the profile's artifacts; AWQ weights that are missing are quantised, a draft head must be
+    there. Raises ArtifactError and BootstrapError.
+    """
+    awq, draft = profile.artifacts.awq, profile.artifacts.draft
+    if awq is not None and path == awq.path and not is_complete(layout.home / path):
+        provide(layout.home / profile.artifacts.bf16.path, profile.model.display_name, layout, report)
+        quantize(profile, layout, lambda step: report(str(step)), Options())
+    elif draft is not None and path == draft.path:
+        check_head(layout.home / path)
+    else:
+        provide(layout.home / path, profile.model.display_name, layout, report)
+
+
+def check_gate(folder: Path) -> None:
+    """Raises ArtifactError for an artifact that failed, when it was made or in `./ladder eval`."""
+    if reasons := failed_reasons(folder):
+        raise ArtifactError(
+            f'"{folder}" failed ./ladder eval: {"; ".join(reasons)}. Replace it, or serve it as it is: '
+            "./ladder up --accept-failed-artifacts"
+        )
+    manifest = Manifest.read(folder)
+    if manifest is None or manifest.gate is None or manifest.gate.passed:
+        return
+    raise ArtifactError(
+        f'"{folder}" failed its quality gate: {"; ".join(manifest.gate.reasons)}. Quantise it anew with other '
+        "calibration texts (./ladder quantize --force --calibration FOLDER), or serve it as it is: "
+        "./ladder up --accept-failed-artifacts"
+    )

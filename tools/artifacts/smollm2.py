@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.manifest import Manifest, sha256_of, sizes_of
+from tools.artifacts.older_transformers import older_config, older_tokenizer_config
 from tools.artifacts.safetensors_file import read_header
 from tools.artifacts.tokenizer_checks import check_tokenizer
 
@@ -104,16 +105,12 @@ def _complete_generation_config(config: Any, tokenizer: Any) -> None:
 
 
 def _make_readable_for_older_transformers(folder: Path) -> None:
-    """transformers 5 writes names that 4.x does not know, and 4.x then goes on with wrong defaults."""
     config = _load(folder / "config.json")
     # The name that the GGUF file gives itself is no place to load it from.
     config.pop("_name_or_path", None)
     config.pop("_model_name_or_path", None)
-    config["rope_theta"] = config["rope_parameters"]["rope_theta"]
-    config["torch_dtype"] = config["dtype"]
-    _save(folder / "config.json", config)
-    tokenizer = _load(folder / "tokenizer_config.json")
-    tokenizer["tokenizer_class"] = "PreTrainedTokenizerFast"
+    _save(folder / "config.json", older_config(config, folder / "config.json"))
+    tokenizer = older_tokenizer_config(_load(folder / "tokenizer_config.json"))
     for only_here in ("is_local", "local_files_only"):
         tokenizer.pop(only_here, None)
     _save(folder / "tokenizer_config.json", tokenizer)

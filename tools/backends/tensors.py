@@ -1,6 +1,6 @@
 """Tensors of the contract to wire requests, and deltas to responses.
 
-Names, types and defaults are those of NVIDIA's vLLM backend; `input_ids` is ours.
+Names, types and defaults are those of NVIDIA's vLLM backend; `input_ids` and `prompt_logprobs` are ours.
 """
 
 from __future__ import annotations
@@ -119,6 +119,8 @@ class ResponseOutlet:
             outputs.append(self._tensor("cumulative_logprob", np.array(values, np.float32)))
         if flags.logprobs:
             outputs.append(self._strings("logprobs", _logprobs(delta)))
+        if flags.logprobs and delta.prompt_logprobs is not None:
+            outputs.append(self._strings("prompt_logprobs", [_json_list(delta.prompt_logprobs)]))
         if flags.num_input_tokens:
             outputs.append(self._tensor("num_input_tokens", np.array([delta.num_input_tokens], np.uint32)))
         if flags.num_output_tokens:
@@ -136,7 +138,11 @@ def _logprobs(delta: Delta) -> list[str]:
     """One JSON list per sequence; "null" when the request named no `logprobs`, as the contract has it."""
     if delta.logprobs is None:
         return ["null"] * len(delta.texts)
-    return [f"[{', '.join(tokens)}]" for tokens in delta.logprobs]
+    return [_json_list(tokens) for tokens in delta.logprobs]
+
+
+def _json_list(items: list[str]) -> str:
+    return f"[{', '.join(items)}]"
 
 
 def _whole_number(name: str, parameters: str) -> int:

@@ -19,7 +19,7 @@ from statistics import median
 
 from pydantic import BaseModel, ConfigDict
 
-from tools.artifacts.provision import provide
+from tools.artifacts.provision import provide_for
 from tools.backends.process import engine_environment
 from tools.bootstrap.layout import Layout
 from tools.client.address import Protocol
@@ -104,7 +104,7 @@ def bench_overhead(
     model = vllm_model(profile, settings.model)
     _, arguments = newest_arguments(profile, model)
     if arguments.get("load_format") != "dummy":
-        provide(layout.home / str(arguments["model"]), profile.model.display_name, layout, report)
+        provide_for(profile, str(arguments["model"]), layout, report)
     with tempfile.TemporaryDirectory(prefix="ladder-bench-") as name:
         folder = Path(name)
         write_model(folder / "models", profile, model)

@@ -1,4 +1,4 @@
-"""The two virtual environments: what they hold, whether they are ready, how they are built.
+"""The virtual environments: what they hold, whether they are ready, how they are built.
 
 An environment is ready when its stamp, written last, carries the hash of its lock file. One without a stamp was
 interrupted and is built anew: pip takes a half-unpacked package for an installed one.
@@ -32,7 +32,8 @@ class Environment:
     """One virtual environment. `first_imports` prove that it works, and leave their bytecode behind.
 
     Without bytecode an engine spends 20 s more on its imports at every start, and compiling all of the 20,000 files
-    an environment holds takes longer than importing the 5,000 that are used.
+    an environment holds takes longer than importing the 5,000 that are used. `serves` is false where no running
+    instance uses it, so that it may be rebuilt beneath one.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Environment:
     choose_interpreter: Callable[[], Interpreter]
     first_imports: tuple[str, ...]
     torch: bool = False
+    serves: bool = True
 
 
 ENGINE = Environment(
@@ -72,7 +74,24 @@ SERVER = Environment(
     choose_interpreter=interpreters.for_server,
     first_imports=("msgspec", "numpy", "zmq"),
 )
+# What every command needs; the others are built when a command first wants one.
 ENVIRONMENTS = (ENGINE, SERVER)
+QUANTIZE = Environment(
+    name="quantize",
+    gigabytes=1.5,
+    choose_interpreter=interpreters.for_engine,
+    first_imports=("awq", "transformers.models.llama.modeling_llama", "accelerate", "pydantic"),
+    torch=True,
+    serves=False,
+)
+LLMCOMPRESSOR = Environment(
+    name="quantize-llmcompressor",
+    gigabytes=1.5,
+    choose_interpreter=interpreters.for_engine,
+    first_imports=("llmcompressor.modifiers.transform.awq", "transformers.models.llama.modeling_llama"),
+    torch=True,
+    serves=False,
+)
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,14 @@ from tools.bootstrap.progress import Progress
 DRAW_EVERY = 0.25
 
 
-def prepare(wanted: Sequence[Environment], layout: Layout) -> None:
-    """Builds those of `wanted` that are not ready. Raises BootstrapError; an interruption ends what was started."""
+def prepare(wanted: Sequence[Environment], layout: Layout, progress: Progress | None = None) -> None:
+    """Builds those of `wanted` that are not ready. Raises BootstrapError; an interruption ends what was started.
+
+    `progress` is drawn on standard error unless one is given.
+    """
     if all(is_ready(environment, layout) for environment in wanted):
         return
-    progress = Progress()
+    progress = progress or Progress()
     with ExitStack() as held:
         descriptors = []
         for environment in wanted:
@@ -30,7 +33,7 @@ def prepare(wanted: Sequence[Environment], layout: Layout) -> None:
         missing = [environment for environment in wanted if not is_ready(environment, layout)]
         if not missing:
             return
-        _refuse_while_running(missing, layout)
+        _refuse_while_running([environment for environment in missing if environment.serves], layout)
         _build_all(missing, layout, Runner(inherited=descriptors), progress)
 
 
@@ -88,7 +91,7 @@ def _announce(environment: Environment, progress: Progress) -> Callable[[str], N
 
 def _refuse_while_running(missing: Sequence[Environment], layout: Layout) -> None:
     running = sorted(lock.parent.name for lock in layout.runs.glob("*/lock") if is_held(lock))
-    if running:
+    if running and missing:
         locks = " and ".join(f'"{lock_file(environment, layout).name}"' for environment in missing)
         raise BootstrapError(
             f"{locks} changed since the environments were built, and the instance at port base {running[0]} runs from "

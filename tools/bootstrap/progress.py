@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -65,6 +66,21 @@ class Progress:
                 job.printed = phase
                 self._last_print = now
         self._stream.flush()
+
+
+class ReportedProgress(Progress):
+    """Phases handed to a function instead of a stream, for a caller that draws progress of its own."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        super().__init__()
+        self._report = report
+
+    def draw(self) -> None:
+        with self._guard:
+            for name, job in self._jobs.items():
+                if job.phase != job.printed:
+                    self._report(f"{name}: {job.phase}")
+                    job.printed = job.phase
 
 
 def _elapsed(job: _Job) -> str:

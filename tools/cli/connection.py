@@ -7,7 +7,9 @@ import typer
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.ports import DEFAULT_BASE
 from tools.client.address import Endpoint, Protocol, ServerAddress
-from tools.serving.instance import InstanceFiles, known_port_bases
+from tools.serving.instance import Instance, InstanceFiles, known_port_bases
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 UrlOption = Annotated[
     str | None,
@@ -46,6 +48,18 @@ def endpoint_from(url: str | None, port_base: int | None, protocol: Protocol | N
             raise typer.BadParameter(str(error), param_hint="--url") from error
     base = _running_port_base(Layout.of_this_checkout()) if port_base is None else port_base
     return ServerAddress.from_port_base(base).endpoint(protocol or Protocol.GRPC)
+
+
+def instance_at(endpoint: Endpoint) -> Instance | None:
+    """What this checkout has running at the endpoint; None for somebody else's server, whose weights are not ours."""
+    if endpoint.host not in _LOOPBACK:
+        return None
+    layout = Layout.of_this_checkout()
+    for base in known_port_bases(layout):
+        address, files = ServerAddress.from_port_base(base), InstanceFiles.at(base, layout)
+        if endpoint.port in (address.http_port, address.grpc_port) and files.supervised():
+            return Instance.read(files)
+    return None
 
 
 def _running_port_base(layout: Layout) -> int:

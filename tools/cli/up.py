@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tools.artifacts.errors import ArtifactError
+from tools.bootstrap.errors import BootstrapError
 from tools.bootstrap.layout import Layout
 from tools.cli.instances import PortBaseOption
 from tools.cli.loading_display import LoadingDisplay
@@ -53,6 +55,9 @@ def up(
     ] = None,
     port_base: PortBaseOption = 8000,
     detach: Annotated[bool, typer.Option("--detach", help="Leave the server running and return.")] = False,
+    accept_failed_artifacts: Annotated[
+        bool, typer.Option("--accept-failed-artifacts", help="Serve also what failed its quality gate.")
+    ] = False,
     question: Annotated[str, typer.Option(help="What every rung is asked; empty to ask nothing.")] = QUESTION,
 ) -> None:
     """Serve the ladder and ask one question on every rung.
@@ -65,17 +70,22 @@ def up(
     try:
         # At the start of the server it would be said as well, but making artifacts comes before that.
         require_startable(port_base, Layout.of_this_checkout())
-        repositories = tuple(folder.resolve() for folder in repository or ()) or _prepare(profile, console)
-        plan = plan_loading(read_models(repositories), [name for name in models.split(",") if name])
+        wanted = [name for name in models.split(",") if name]
+        repositories = tuple(folder.resolve() for folder in repository or ()) or _prepare(
+            profile, wanted, console, accept_failed_artifacts=accept_failed_artifacts
+        )
+        plan = plan_loading(read_models(repositories), wanted)
         request = ServerPlan(port_base, "" if repository else profile, repositories, plan.names)
         _serve(request, plan, question, console, detach=detach)
-    except (ProfileError, ArtifactError, RenderError, LintInputError, ServingError) as error:
+    except (ProfileError, ArtifactError, BootstrapError, RenderError, LintInputError, ServingError) as error:
         _fail(console, str(error))
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
 
 
-def _prepare(profile: str, console: Console) -> tuple[Path, ...]:
+def _prepare(
+    profile: str, models: Sequence[str], console: Console, *, accept_failed_artifacts: bool
+) -> tuple[Path, ...]:
     """Repositories of the profile, ready to be served."""
 
     def show(text: str) -> None:
@@ -84,7 +94,13 @@ def _prepare(profile: str, console: Console) -> tuple[Path, ...]:
             console.print(f"  {text}", markup=False)
 
     with console.status("preparing") as status:
-        prepared = prepare(load_profile(profile), Layout.of_this_checkout(), show)
+        prepared = prepare(
+            load_profile(profile),
+            Layout.of_this_checkout(),
+            show,
+            models=models,
+            accept_failed_artifacts=accept_failed_artifacts,
+        )
     for path in prepared.rendered.written:
         console.print(f"  rendered {path}", markup=False)
     if prepared.lint.findings:

@@ -1,7 +1,7 @@
 """The client for asyncio: what load generators use to hold hundreds of streams in one thread."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from time import perf_counter
 from typing import Self
@@ -9,7 +9,15 @@ from typing import Self
 from tools.client.address import Endpoint, Protocol
 from tools.client.client import CHAT_TOKENIZER
 from tools.client.completion import Chunk, Completion, CompletionBuilder
-from tools.client.contract import PreparedRequest, Prompt, needs_template, prepare, template_tensors
+from tools.client.contract import (
+    PreparedRequest,
+    Prompt,
+    TensorValues,
+    needs_template,
+    prepare,
+    template_tensors,
+    text_tensors,
+)
 from tools.client.errors import ModelNotReadyError, ModelUnknownError, no_template
 from tools.client.grpc_transport import AsyncGrpcTransport
 from tools.client.http_transport import AsyncHttpTransport
@@ -73,15 +81,25 @@ class AsyncClient:
 
     async def apply_template(self, messages: Sequence[Message], deadline_s: float | None = None) -> Prompt:
         """See `Client.apply_template`."""
-        contract = await asyncio.to_thread(self.server.contract, self._tokenizer)
-        tensors = template_tensors(messages, self._tokenizer)
-        outputs = await self._transport.infer(self._tokenizer, contract, tensors, deadline_s)
-        return Prompt.from_outputs(outputs, self._tokenizer)
+        return await self._ask_tokenizer(template_tensors(messages, self._tokenizer), deadline_s)
+
+    async def tokenize(self, text: str, deadline_s: float | None = None) -> Prompt:
+        """Have the server's `chat_tokenizer` encode a text as it is, without a template.
+
+        Raises:
+            ClientError: the server has no tokenizer that is ready, or the tokenizer refuses the text.
+        """
+        return await self._ask_tokenizer(text_tensors(text, self._tokenizer), deadline_s)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
         self.server.close()
+
+    async def _ask_tokenizer(self, tensors: Mapping[str, TensorValues], deadline_s: float | None) -> Prompt:
+        contract = await asyncio.to_thread(self.server.contract, self._tokenizer)
+        outputs = await self._transport.infer(self._tokenizer, contract, tensors, deadline_s)
+        return Prompt.from_outputs(outputs, self._tokenizer)
 
     async def _prepare(self, target: Target, request: Request) -> tuple[PreparedRequest, float | None]:
         contract = await asyncio.to_thread(self.server.contract, target)

@@ -30,6 +30,7 @@ class Chunk:
         num_input_tokens: length of the prompt in tokens; None if the server did not say.
         received_at: `time.perf_counter()` when the response was read.
         logprobs: per sequence, JSON text, if asked for.
+        prompt_logprobs: JSON text, on one response of the stream, if asked for.
         cumulative_logprobs: per sequence, if asked for.
         served_by: the model and version that answered; None on an empty final response.
         final: the server said that this is the last response.
@@ -41,6 +42,7 @@ class Chunk:
     num_input_tokens: int | None
     received_at: float
     logprobs: tuple[str, ...] = ()
+    prompt_logprobs: str | None = None
     cumulative_logprobs: tuple[float, ...] = ()
     served_by: Target | None = None
     final: bool = False
@@ -58,6 +60,7 @@ class Chunk:
             num_input_tokens=next(iter(outputs.get("num_input_tokens", ())), None),
             received_at=received_at,
             logprobs=tuple(outputs.get("logprobs", ())),
+            prompt_logprobs=next(iter(outputs.get("prompt_logprobs", ())), None),
             cumulative_logprobs=tuple(outputs.get("cumulative_logprob", ())),
             served_by=served_by,
             final=final,
@@ -93,6 +96,7 @@ class Completion:
         num_responses: how many responses carried them, and the empty ones around them.
         template_s: time the chat template took as a request of its own, before this one; not part of the other times.
         logprobs: every response's JSON text in order of arrival, one element per sequence.
+        prompt_logprobs: JSON list with an entry per token of the prompt; None if the server sent none.
     """
 
     served_by: Target
@@ -108,6 +112,7 @@ class Completion:
     num_responses: int
     template_s: float | None = None
     logprobs: tuple[str, ...] = ()
+    prompt_logprobs: str | None = None
     cumulative_logprobs: tuple[float, ...] = ()
 
     @property
@@ -135,6 +140,7 @@ class CompletionBuilder:
         self._texts: list[list[str]] = []
         self._finish_reasons: list[str | None] = []
         self._logprobs: list[str] = []
+        self._prompt_logprobs: str | None = None
         self._cumulative_logprobs: tuple[float, ...] = ()
         self._num_output_tokens: int | None = None
         self._arrivals: list[float] = []
@@ -158,6 +164,8 @@ class CompletionBuilder:
         if chunk.cumulative_logprobs:
             self._cumulative_logprobs = chunk.cumulative_logprobs
         self._logprobs.extend(chunk.logprobs)
+        if chunk.prompt_logprobs is not None:
+            self._prompt_logprobs = chunk.prompt_logprobs
         for index, text in enumerate(chunk.texts):
             if index == len(self._texts):
                 self._texts.append([])
@@ -193,5 +201,6 @@ class CompletionBuilder:
             num_responses=self._num_responses,
             template_s=self._template_s,
             logprobs=tuple(self._logprobs),
+            prompt_logprobs=self._prompt_logprobs,
             cumulative_logprobs=self._cumulative_logprobs,
         )

@@ -194,6 +194,17 @@ def template_tensors(messages: Sequence[Message], tokenizer: Target) -> dict[str
     return tensors
 
 
+def text_tensors(text: str, tokenizer: Target) -> dict[str, TensorValues]:
+    """Lay a text that wants no template out on the inputs of `chat_tokenizer`.
+
+    Raises:
+        RequestRefusedError: the text holds what is no character.
+    """
+    tensors: dict[str, TensorValues] = {"text_input": [text]}
+    _refuse_half_characters(tensors, tokenizer)
+    return tensors
+
+
 def _messages_json(messages: Sequence[Message]) -> str:
     return json.dumps([message.as_json() for message in messages], ensure_ascii=False)
 

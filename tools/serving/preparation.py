@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.artifacts.catalogue import check_head
-from tools.artifacts.provision import provide
+from tools.artifacts.provision import check_gate, provide_for
 from tools.bootstrap.layout import Layout
 from tools.lint.findings import LintReport
 from tools.lint.linter import lint_repositories
 from tools.rendering.files import RenderReport, render
-from tools.rendering.plan import REPOSITORIES
+from tools.rendering.plan import REPOSITORIES, chat_name
 from tools.serving.command import ENGINE_PYTHON
 from tools.serving.errors import ServingError
 from tools.spec.loading import DEFAULT_PROFILE, load_profile
@@ -30,14 +29,25 @@ class Prepared:
     lint: LintReport
 
 
-def prepare(profile: Profile, layout: Layout, report: Callable[[str], None]) -> Prepared:
-    """Makes artifacts, renders, lints; `report` gets each step. Raises ServingError, ArtifactError and RenderError."""
+def prepare(
+    profile: Profile,
+    layout: Layout,
+    report: Callable[[str], None],
+    *,
+    models: Collection[str] = (),
+    accept_failed_artifacts: bool = False,
+) -> Prepared:
+    """Makes the artifacts of `models` (of all, when none is named), renders, lints; `report` gets each step.
+
+    Raises ServingError, ArtifactError (an artifact that failed its gate is one, unless accepted), BootstrapError and
+    RenderError.
+    """
     check_engine(profile, os.environ)
-    for path in needed_artifacts(profile):
+    for path in needed_artifacts(profile, models):
         report(path)
-        if profile.artifacts.draft is not None and path == profile.artifacts.draft.path:
-            check_head(layout.home / path)
-        provide(layout.home / path, profile.model.display_name, layout, lambda phase: report(f"making it: {phase}"))
+        provide_for(profile, path, layout, lambda phase: report(f"making it: {phase}"))
+        if not accept_failed_artifacts:
+            check_gate(layout.home / path)
     report("rendering the repositories")
     root = rendering_root(profile, layout)
     rendered = render(profile, root)
@@ -63,10 +73,14 @@ def rendering_root(profile: Profile, layout: Layout) -> Path:
     return layout.home if profile == load_profile(DEFAULT_PROFILE) else layout.private / "rendered" / profile.name
 
 
-def needed_artifacts(profile: Profile) -> list[str]:
-    """Paths of the artifacts that enabled variants use; the tokenizer uses the bf16 one."""
+def needed_artifacts(profile: Profile, models: Collection[str] = ()) -> list[str]:
+    """Paths of the artifacts that enabled variants use, or those among `models` and behind them; the tokenizer uses
+    the bf16 one.
+    """
     paths = {profile.artifacts.bf16.path: None}
-    for variant in profile.enabled_variants.values():
+    for name, variant in profile.enabled_variants.items():
+        if models and not {name, chat_name(name)} & set(models):
+            continue
         if isinstance(variant, BaselineVariant):
             paths |= {version.model: None for version in variant.versions.values()}
             continue

@@ -69,6 +69,11 @@ VLLM_OUTPUTS: Final = (
     Tensor("logprobs", "STRING", (-1,)),
     Tensor("num_input_tokens", "UINT32"),
     Tensor("num_output_tokens", "UINT32", (-1,)),
+    Tensor(
+        "prompt_logprobs",
+        "STRING",
+        note="Not in NVIDIA's contract: comes with return_logprobs and the sampling parameter prompt_logprobs.",
+    ),
 )
 
 BASELINE_INPUTS: Final = (

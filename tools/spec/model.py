@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from .base import PositiveInt, RelativePath, SpecModel, failure
+from .base import PositiveFloat, PositiveInt, RelativePath, SpecModel, failure
 
 _SIZES_OF_A_LAYER: Final = ("intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 
@@ -79,11 +79,29 @@ class Weights(SpecModel):
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
 
 
+class QualityBar(SpecModel):
+    """How much perplexity on held-out text a quantised checkpoint may cost. At least one bound.
+
+    `max_share_of_rounding`: of what rounding to nearest costs at the same group size, measured in the same run.
+    `max_perplexity_increase`: of the original's perplexity, 0.03 for 3 %.
+    """
+
+    max_share_of_rounding: PositiveFloat | None = None
+    max_perplexity_increase: PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def _bounds_something(self) -> QualityBar:
+        if self.max_share_of_rounding is None and self.max_perplexity_increase is None:
+            raise failure('"gate" bounds nothing: give "max_share_of_rounding", "max_perplexity_increase" or both')
+        return self
+
+
 class AwqWeights(SpecModel):
-    """A 4-bit AWQ checkpoint; `group_size` weights share one scale."""
+    """A 4-bit AWQ checkpoint; `group_size` weights share one scale. `gate` decides whether it may be served."""
 
     path: RelativePath
     group_size: PositiveInt = 128
+    gate: QualityBar = QualityBar(max_share_of_rounding=0.5)
 
 
 class DraftHead(SpecModel):

@@ -12,6 +12,7 @@ from .engine_arguments import check_engine_arguments
 from .environment import Environment
 from .limits import Limits, Sla
 from .model import Artifacts, ServedModel, Target
+from .quality import Quality
 from .variants import BaselineVariant, Variant, VllmVariant
 
 VariantName = Annotated[str, Field(pattern=r"^llm_[a-z0-9_]+$")]
@@ -27,6 +28,7 @@ class Profile(SpecModel):
     artifacts: Artifacts
     limits: Limits
     sla: Sla = Sla()
+    quality: Quality = Quality()
     environment: Environment = Field(default_factory=dict)
     variants: Annotated[dict[VariantName, Variant], Field(min_length=1)]
 

@@ -13,7 +13,8 @@ T = TypeVar("T")
 def merge(deltas: Sequence[Delta]) -> Delta:
     """One delta that says what `deltas`, one after the other, say of the same stream.
 
-    Text and token counts add up per sequence; finish reason, cumulative logprob and failure are the latest known.
+    Text and token counts add up per sequence; finish reason, cumulative logprob and failure are the latest known; the
+    prompt's logprobs come once.
     Raises ValueError when there is none, when they belong to different streams, or when one follows a final one.
     """
     if len(deltas) == 1:
@@ -33,6 +34,7 @@ def merge(deltas: Sequence[Delta]) -> Delta:
         cumulative_logprobs=_latest_logprobs(deltas, width),
         logprobs=_joined_logprobs(deltas, width),
         failure=last.failure,
+        prompt_logprobs=next((delta.prompt_logprobs for delta in deltas if delta.prompt_logprobs is not None), None),
     )
 
 

@@ -130,7 +130,8 @@ class Delta(msgspec.Struct, array_like=True):
 
     The lists have one entry per sequence (`n` of them): new text, number of new tokens, finish reason (None while it
     runs), cumulative logprob, and the new tokens' logprobs, each already a JSON object as text. `num_input_tokens` is
-    the prompt's length, repeated in each delta. `failure` ends the stream; so does `final`.
+    the prompt's length, repeated in each delta. `failure` ends the stream; so does `final`. `prompt_logprobs` has one
+    JSON text per token of the prompt, "null" for the first, which follows nothing; it comes once.
     """
 
     key: int
@@ -142,6 +143,7 @@ class Delta(msgspec.Struct, array_like=True):
     cumulative_logprobs: list[float | None] | None = None
     logprobs: list[list[str]] | None = None
     failure: Failure | None = None
+    prompt_logprobs: list[str] | None = None
 
 
 class Step(msgspec.Struct, array_like=True, tag="step"):

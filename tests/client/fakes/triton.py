@@ -18,6 +18,7 @@ class Say:
     finish: str | Sequence[str] = "None"
     input_tokens: int | None = None
     final: bool = False
+    prompt_logprobs: str | None = None
 
     def outputs(self) -> dict[str, list[Any]]:
         outputs: dict[str, list[Any]] = {
@@ -27,6 +28,8 @@ class Say:
         }
         if self.input_tokens is not None:
             outputs["num_input_tokens"] = [self.input_tokens]
+        if self.prompt_logprobs is not None:
+            outputs["prompt_logprobs"] = [self.prompt_logprobs]
         return outputs
 
 
@@ -199,6 +202,7 @@ ENGINE_OUTPUTS = {
     "logprobs": "TYPE_STRING",
     "num_input_tokens": "TYPE_UINT32",
     "num_output_tokens": "TYPE_UINT32",
+    "prompt_logprobs": "TYPE_STRING",
 }
 TOKENIZER_OUTPUTS = {"prompt": "TYPE_STRING", "input_ids": "TYPE_INT32", "num_input_tokens": "TYPE_UINT32"}
 

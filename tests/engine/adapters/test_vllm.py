@@ -152,8 +152,12 @@ def sequence(index: int, text: str, tokens: int, **values: Any) -> SimpleNamespa
     return SimpleNamespace(index=index, text=text, token_ids=[1] * tokens, **{**defaults, **values})
 
 
-def output(*sequences: SimpleNamespace, finished: bool = False) -> SimpleNamespace:
-    return SimpleNamespace(outputs=list(sequences), prompt_token_ids=[1, 2, 3], finished=finished)
+def output(
+    *sequences: SimpleNamespace, finished: bool = False, prompt_logprobs: list[Any] | None = None
+) -> SimpleNamespace:
+    return SimpleNamespace(
+        outputs=list(sequences), prompt_token_ids=[1, 2, 3], prompt_logprobs=prompt_logprobs, finished=finished
+    )
 
 
 def test_sequences_without_news_have_empty_entries(adapter: adapter_module) -> None:
@@ -170,6 +174,17 @@ def test_logprobs_are_json_even_of_what_cannot_be(adapter: adapter_module) -> No
     assert delta.logprobs is not None
     read = json.loads(delta.logprobs[0][0], parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     assert read == {"5": {"logprob": -9999.0, "rank": 9, "decoded_token": "é"}}
+
+
+def test_the_prompts_logprobs_are_json_as_well(adapter: adapter_module) -> None:
+    entry = SimpleNamespace(logprob=-0.25, rank=1, decoded_token="b")
+    sent = output(sequence(0, "c", 1), prompt_logprobs=[None, {5: entry}])
+    delta = adapter._delta(7, sent, 1, False, False)
+    assert delta.prompt_logprobs is not None
+    assert [json.loads(position) for position in delta.prompt_logprobs] == [
+        None,
+        {"5": {"logprob": -0.25, "rank": 1, "decoded_token": "b"}},
+    ]
 
 
 def test_the_schedulers_statistics_are_counted(adapter: adapter_module) -> None:

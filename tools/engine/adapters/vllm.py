@@ -297,20 +297,27 @@ def _delta(key: int, output: Any, n: int, with_cumulative: bool, with_logprobs: 
         output.finished,
         cumulative if with_cumulative else None,
         logprobs if with_logprobs else None,
+        # vLLM hands them out once, with the first delta.
+        prompt_logprobs=[_logprobs_json(position) for position in output.prompt_logprobs or ()] or None,
     )
 
 
-def _logprobs_json(position: dict[int, Any]) -> str:
-    return json.dumps(
-        {
-            # A token that is ruled out has minus infinity, which JSON cannot say; vLLM's own server says this.
-            token: {
-                "logprob": max(entry.logprob, -9999.0),
-                "rank": entry.rank,
-                "decoded_token": entry.decoded_token,
+def _logprobs_json(position: dict[int, Any] | None) -> str:
+    """`position` is None for the first token of a prompt."""
+    return (
+        "null"
+        if position is None
+        else json.dumps(
+            {
+                # A token that is ruled out has minus infinity, which JSON cannot say; vLLM's own server says this.
+                token: {
+                    "logprob": max(entry.logprob, -9999.0),
+                    "rank": entry.rank,
+                    "decoded_token": entry.decoded_token,
+                }
+                for token, entry in position.items()
             }
-            for token, entry in position.items()
-        }
+        )
     )
 
 
