@@ -87,7 +87,7 @@ def test_train_writes_trains_and_measures(layout: Layout, monkeypatch: pytest.Mo
     }
     training = stages.options("train")
     assert (training["--head"], training["--steps"], training["--epochs"]) == (head, "2", "4")
-    assert stages.options("accept")["--head"] == head
+    assert stages.commands[2] == ["accept", "--target", str(layout.home / TARGET), "--head", head, "--save"]
 
 
 def test_a_stage_that_fails_is_the_last(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +123,13 @@ def test_eval_measures_another_head(layout: Layout, monkeypatch: pytest.MonkeyPa
     stages = Stages()
     assert run(monkeypatch, stages, "eval", "--head", str(tmp_path / "mine")) == 0
     assert stages.options("accept")["--head"] == str(tmp_path / "mine")
+
+
+def test_eval_leaves_the_manifest_alone_unless_told(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    for options, saves in (([], False), (["--save"], True)):
+        stages = Stages()
+        assert run(monkeypatch, stages, "eval", *options) == 0
+        assert ("--save" in stages.commands[0]) is saves
 
 
 def test_without_a_head_there_is_nothing_to_measure(

@@ -70,7 +70,7 @@ def train_command(
     _stage("generate", *common, *writing, *([] if prompts is None else ["--prompts", str(prompts.resolve())]))
     training = ["--epochs", str(epochs), "--batch-tokens", str(batch_tokens), "--steps", str(steps)]
     _stage("train", *common, "--head", str(head), *training)
-    _stage("accept", "--target", str(target), "--head", str(head))
+    _stage("accept", "--target", str(target), "--head", str(head), "--save")
 
 
 def eval_command(
@@ -81,11 +81,9 @@ def eval_command(
     num_speculative_tokens: Annotated[int, typer.Option("-k", min=1, help="Drafts of a step.")] = 3,
     prompts: Annotated[int, typer.Option(min=1, help="How many of the head's unseen prompts.")] = 50,
     max_tokens: Annotated[int, typer.Option(min=2, help="Longest answer.")] = 128,
+    save: Annotated[bool, typer.Option("--save", help="Write the figures into the head's manifest.")] = False,
 ) -> None:
-    """Measure in vLLM how much of what a head drafts its target accepts, on prompts that it was not trained on.
-
-    The figures go into the head's manifest.
-    """
+    """Measure in vLLM how much of what a head drafts its target accepts, on prompts that it was not trained on."""
     layout = Layout.of_this_checkout()
     loaded = _prepared(profile, layout)
     draft = loaded.artifacts.draft
@@ -94,7 +92,7 @@ def eval_command(
     folder = head.resolve() if head is not None else layout.home / draft.path  # type: ignore[union-attr]
     target = layout.home / loaded.artifacts.bf16.path
     measured = ["--num-speculative-tokens", str(num_speculative_tokens)]
-    measured += ["--prompts", str(prompts), "--max-tokens", str(max_tokens)]
+    measured += ["--prompts", str(prompts), "--max-tokens", str(max_tokens), *(["--save"] if save else [])]
     _stage("accept", "--target", str(target), "--head", str(folder), *measured)
 
 

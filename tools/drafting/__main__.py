@@ -4,7 +4,7 @@
 
     python -m tools.drafting generate --target models/NAME --work WORK --tokens 3000000 --engines 6
     python -m tools.drafting train --target models/NAME --work WORK --head HEAD
-    python -m tools.drafting accept --target models/NAME --head HEAD
+    python -m tools.drafting accept --target models/NAME --head HEAD --save
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ def _accept(options: argparse.Namespace, target: Target) -> None:
         prompts=options.prompts,
         max_tokens=options.max_tokens,
         at_once=options.at_once,
+        save=options.save,
         report=_say,
     )
 
@@ -148,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     accept.add_argument("--prompts", type=int, default=200, help="how many unseen prompts")
     accept.add_argument("--max-tokens", type=int, default=256)
     accept.add_argument("--at-once", type=int, default=16)
+    accept.add_argument("--save", action="store_true", help="write the figures into the head's manifest")
     return parser
 
 

@@ -68,9 +68,10 @@ def accept_stage(
     prompts: int,
     max_tokens: int,
     at_once: int,
+    save: bool,
     report: Report,
 ) -> HeadManifest:
-    """Measures the head on unseen prompts and writes the figures into its manifest. Raises DraftError."""
+    """Measures the head on unseen prompts; `save` writes the figures into its manifest. Raises DraftError."""
     from tools.drafting.acceptance import measure_acceptance
     from tools.drafting.export import read_unseen_prompts
 
@@ -84,10 +85,11 @@ def accept_stage(
         at_once=at_once,
     )
     measured = manifest.model_copy(update={"acceptance": acceptance})
-    try:
-        measured.write(head)
-    except OSError as error:
-        raise cannot_write(head / MANIFEST, error) from error
+    if save:
+        try:
+            measured.write(head)
+        except OSError as error:
+            raise cannot_write(head / MANIFEST, error) from error
     by_position = ", ".join(f"{rate:.3f}" for rate in acceptance.by_position)
     report(
         f"mean acceptance length {acceptance.mean_length:.3f} over {acceptance.prompts} unseen prompts, "
