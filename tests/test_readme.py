@@ -27,6 +27,7 @@ BOTH = [ENGLISH, CHINESE]
 PAGES = [
     *BOTH,
     ROOT / "docker" / "README.md",
+    ROOT / "tools" / "drafting" / "README.md",
     ROOT / "tools" / "lint" / "README.md",
     ROOT / "tools" / "planning" / "README.md",
 ]

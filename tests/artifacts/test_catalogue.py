@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +120,29 @@ def test_one_that_cannot_be_made_is_named_with_what_to_place_where(tmp_path: Pat
     assert text.startswith(f'"Llama-2-7B-Chat" is not at "{folder}", and cannot be made here')
     assert "place its Hugging Face checkpoint there (config.json, *.safetensors, tokenizer files)" in text
     assert f'--local-dir "{folder}"' in text
+
+
+def test_a_head_that_is_not_there_is_restored_or_trained(tmp_path: Path) -> None:
+    folder = tmp_path / "heads" / "small-eagle3"
+    expected = (
+        f'there is no draft head at "{folder}" (config.json, model.safetensors): restore it (git restore "{folder}"), '
+        f'or train a head: ./ladder draft train --out "{folder}"'
+    )
+    with pytest.raises(ArtifactError, match=f"^{re.escape(expected)}$"):
+        catalogue.check_head(folder)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_a_damaged_head_names_the_file(tmp_path: Path, file: str) -> None:
+    head = tmp_path / "small"
+    head.mkdir()
+    make_small(head, silent)
+    catalogue.check_head(head)
+    (head / file).write_bytes(b"{")
+    with pytest.raises(
+        ArtifactError, match=f'^draft head "small" is damaged, "{head / file}" is missing or cut short: restore it'
+    ):
+        catalogue.check_head(head)
 
 
 def test_the_command_prints_progress_and_reasons(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.drafting.conftest import conversation
+from tests.drafting.full_disk import full_disk
 from tools.drafting.conversations import (
     UNSEEN_PERCENT,
     Dataset,
@@ -72,6 +73,13 @@ def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
     shard.write_bytes(shard.read_bytes()[:100])
     with pytest.raises(DraftError, match=rf'"{shard}" is damaged .*: delete it and run the command again'):
         Dataset.read(tmp_path, "a")
+
+
+def test_a_full_disk_leaves_no_half_shard(tmp_path: Path) -> None:
+    file = tmp_path / "conversations-00-0000.safetensors"
+    with full_disk(), pytest.raises(DraftError, match=rf'^"{file}" cannot be written \(.+\): free space on its disk'):
+        write_shard(tmp_path, 0, [conversation(1)], target_sha256="a", origin="")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_parts_of_a_conversation() -> None:

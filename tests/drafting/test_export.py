@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.drafting.full_disk import full_disk
 from tools.artifacts.catalogue import is_complete
 from tools.drafting.architecture import Target
 from tools.drafting.commands import check_fits
@@ -66,6 +67,14 @@ def test_a_second_export_takes_the_place_of_the_first(
     assert sorted(file.name for file in head.iterdir()) == [
         "config.json", "ladder-manifest.json", "model.safetensors", UNSEEN_PROMPTS,
     ]  # fmt: skip
+    assert [folder.name for folder in head.parent.iterdir()] == [head.name]
+
+
+def test_a_full_disk_keeps_the_head_before(head: Path, trained: Trained, target: Target, data: Dataset) -> None:
+    before = (head / "model.safetensors").read_bytes()
+    with full_disk(), pytest.raises(DraftError, match=rf'^"{head}" cannot be written \('):
+        export_head(head, trained, target, target.weights_sha256(), data, SETTINGS)
+    assert (head / "model.safetensors").read_bytes() == before
     assert [folder.name for folder in head.parent.iterdir()] == [head.name]
 
 

@@ -10,7 +10,8 @@ LLM = Model("llm_bf16")
 TOKENIZER = Model("chat_tokenizer")
 AWQ = Model("llm_awq")
 EAGLE = Model("llm_eagle")
-CHATS = (Model("chat_bf16"), Model("chat_baseline"), Model("chat_awq"), Model("chat_eagle"))
+CHAT_EAGLE = Model("chat_eagle")
+CHATS = (Model("chat_bf16"), Model("chat_baseline"), Model("chat_awq"), CHAT_EAGLE)
 BASELINES = tuple(Model("llm_baseline", version, batched=True) for version in ("1", "2", "3"))
 
 

@@ -6,9 +6,6 @@ The engine of these tests has few places, so the same load also fills it.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,6 +14,7 @@ import pytest
 
 from tests.e2e import repository
 from tests.e2e.asking import Model, RefusedError, Triton, Way, grpc_request, text_of, tokens_of
+from tests.e2e.bare_vllm import ask_bare_vllm
 from tests.e2e.deployment import Deployment, extra_models
 from tests.e2e.metrics import Watch, is_idle, settled
 from tests.e2e.rungs import sampling
@@ -36,27 +34,18 @@ PROMPTS = [
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def bare() -> list[str]:
     """Answers of vLLM alone, which has ended before the server loads the same model."""
-    layout = Layout.of_this_checkout()
-    model_json = extra_models(layout) / FLOAT32.name / "1" / "model.json"
-    order = {"arguments": json.loads(model_json.read_text(encoding="utf-8")), "prompts": PROMPTS, "max_tokens": TOKENS}
-    answers = tmp_path_factory.mktemp("bare") / "answers.json"
+    model_json = extra_models(Layout.of_this_checkout()) / FLOAT32.name / "1" / "model.json"
     profile = load_profile()
-    engine_environment = profile.environment_of(profile.variants["llm_bf16"])
-    subprocess.run(
-        [sys.executable, "-m", "tests.e2e.bare_vllm", str(answers)],
-        input=json.dumps(order),
-        cwd=layout.home,
-        env={**os.environ, "PYTHONPATH": str(layout.home), "PYTHONUTF8": "1", **engine_environment},
-        text=True,
-        encoding="utf-8",
-        check=True,
-        timeout=400,
+    answers = ask_bare_vllm(
+        json.loads(model_json.read_text(encoding="utf-8")),
+        PROMPTS,
+        max_tokens=TOKENS,
+        environment=profile.environment_of(profile.variants["llm_bf16"]),
     )
-    found: list[str] = json.loads(answers.read_text(encoding="utf-8"))
-    assert all(found)
-    return found
+    assert all(answers.texts)
+    return answers.texts
 
 
 @pytest.fixture(scope="module")

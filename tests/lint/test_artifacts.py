@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.lint.trees import Link, checkpoint, write_tree
+from tests.lint.trees import Link, Tree, checkpoint, weights, write_tree
 from tools.lint.artifacts import find_artifact, read_artifact
 
 
@@ -97,5 +97,54 @@ def test_named_chat_templates(tmp_path: Path) -> None:
 
 
 def test_weight_bytes_count_weights_only(tmp_path: Path) -> None:
-    write_tree(tmp_path, {**checkpoint("a", weight_bytes=300), "a/tokenizer.json": "x" * 999})
-    assert read_artifact(tmp_path / "a").weight_bytes == 300
+    write_tree(tmp_path, {**checkpoint("a"), "a/tokenizer.json": "x" * 999})
+    assert read_artifact(tmp_path / "a").weight_bytes == len(weights())
+
+
+def test_shapes_come_from_every_safetensors_file(tmp_path: Path) -> None:
+    write_tree(tmp_path, {**checkpoint("a", 7), "a/fc.safetensors": weights(7, {"fc.weight": (4, 12)})})
+    assert read_artifact(tmp_path / "a").shapes == {"embed_tokens.weight": (7,), "fc.weight": (4, 12)}
+
+
+@pytest.mark.parametrize("name", ["config.json", "params.json"])
+def test_a_whole_folder_has_no_damage(tmp_path: Path, name: str) -> None:
+    write_tree(tmp_path, {f"a/{name}": '{"dim": 1}', "a/model.safetensors": weights()})
+    assert read_artifact(tmp_path / "a").damages == ()
+
+
+@pytest.mark.parametrize(
+    ("tree", "file", "reason"),
+    [
+        ({"a/model.safetensors": weights()}, "config.json", "is missing"),
+        ({"a/config.json": '{"hidden_size": 5'}, "config.json", "is no JSON object: cut short, or something else"),
+        (
+            {**checkpoint("a"), "a/model.safetensors": weights()[:-1]},
+            "model.safetensors",
+            "is cut short or no safetensors file",
+        ),
+        ({**checkpoint("a"), "a/b.safetensors": b""}, "b.safetensors", "is cut short or no safetensors file"),
+        (
+            {
+                **checkpoint("a"),
+                "a/model.safetensors.index.json": '{"weight_map": {"x": "model.safetensors", "y": "2.safetensors"}}',
+            },
+            "2.safetensors",
+            "is missing, 'model.safetensors.index.json' names it",
+        ),
+    ],
+)
+def test_what_keeps_vllm_from_loading_it(tmp_path: Path, tree: Tree, file: str, reason: str) -> None:
+    write_tree(tmp_path, tree)
+    (damage,) = read_artifact(tmp_path / "a").damages
+    assert damage.file == file
+    assert damage.reason.startswith(reason)
+
+
+def test_a_folder_with_a_config_is_preferred_to_one_without(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"first/a/model.safetensors": weights(), **checkpoint("second/a", hidden_size=2)})
+    artifact = find_artifact("a", [tmp_path / "first", tmp_path / "second"])
+    assert artifact is not None
+    assert artifact.path == tmp_path / "second/a"
+    bare = find_artifact("a", [tmp_path / "first", tmp_path / "third"])
+    assert bare is not None
+    assert bare.path == tmp_path / "first/a"

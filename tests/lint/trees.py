@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors.numpy import save
+
 from tools.lint.findings import LintReport
 from tools.lint.linter import lint_workspace
 from tools.lint.registry import all_rules
@@ -106,7 +109,13 @@ def vllm_model(
     return {f"repo/{name}/config.pbtxt": config, f"repo/{name}/1/model.json": arguments}
 
 
-def checkpoint(path: str, weight_bytes: int = 0, tokenizer: Mapping[str, Any] | None = None, **config: Any) -> Tree:
+def weights(values: int = 100, shapes: Mapping[str, tuple[int, ...]] | None = None) -> bytes:
+    """A safetensors file: a tensor of so many bytes, and those of the given shapes."""
+    tensors = {"embed_tokens.weight": (values,), **(shapes or {})}
+    return save({name: np.zeros(shape, np.uint8) for name, shape in tensors.items()})
+
+
+def checkpoint(path: str, weight_bytes: int = 100, tokenizer: Mapping[str, Any] | None = None, **config: Any) -> Tree:
     """A local model folder of Llama's shape; keyword arguments are config.json's."""
     shape = {
         "architectures": ["LlamaForCausalLM"],
@@ -117,9 +126,10 @@ def checkpoint(path: str, weight_bytes: int = 0, tokenizer: Mapping[str, Any] | 
         "vocab_size": 32000,
         "max_position_embeddings": 4096,
     }
-    files: dict[str, Content] = {f"{path}/config.json": json.dumps({**shape, **config})}
-    if weight_bytes:
-        files[f"{path}/model.safetensors"] = b"\1" * weight_bytes
+    files: dict[str, Content] = {
+        f"{path}/config.json": json.dumps({**shape, **config}),
+        f"{path}/model.safetensors": weights(weight_bytes),
+    }
     if tokenizer is not None:
         files[f"{path}/tokenizer_config.json"] = json.dumps(tokenizer)
     return files

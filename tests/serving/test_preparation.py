@@ -45,6 +45,14 @@ def test_artifact_repositories_and_lint_are_prepared_in_that_order(layout: Layou
     assert prepared.lint.models == 9
 
 
+def test_a_missing_head_is_refused_before_anything_is_rendered(layout: Layout) -> None:
+    for path in (BF16, AWQ):
+        place_checkpoint(layout, path)
+    with pytest.raises(ArtifactError, match=rf'there is no draft head at ".*{HEAD}" .*: \./ladder draft train --out'):
+        prepare(load_profile("cpu-smollm2"), layout, lambda _: None)
+    assert not (layout.home / "model_repository").exists()
+
+
 def test_the_committed_repositories_belong_to_the_default_profile_alone(layout: Layout) -> None:
     committed = load_profile("cpu-smollm2")
     assert rendering_root(committed, layout) == layout.home

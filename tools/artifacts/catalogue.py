@@ -39,6 +39,18 @@ def check_undamaged(folder: Path) -> None:
     )
 
 
+def check_head(folder: Path) -> None:
+    """Raises ArtifactError for a draft head that is missing or damaged: it takes a training run to make one."""
+    if is_complete(folder):
+        return
+    fix = f'restore it (git restore "{folder}"), or train a head: ./ladder draft train --out "{folder}"'
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise ArtifactError(f'there is no draft head at "{folder}" (config.json, model.safetensors): {fix}')
+    damaged = folder / manifest.missing_from(folder)[0]
+    raise ArtifactError(f'draft head "{folder.name}" is damaged, "{damaged}" is missing or cut short: {fix}')
+
+
 def check_obtainable(folder: Path, display_name: str) -> None:
     """Raises ArtifactError for an artifact that is neither there nor can be made."""
     if is_complete(folder) or folder.name in MAKERS:

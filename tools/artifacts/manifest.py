@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -115,7 +116,13 @@ class Manifest(BaseModel):
             return None
 
     def write(self, folder: Path) -> None:
-        (folder / MANIFEST).write_text(self.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
+        """Replaces the file as a whole. Raises OSError, and leaves what was there before."""
+        partial = folder / f".{MANIFEST}.{os.getpid()}"
+        try:
+            partial.write_text(self.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
+            partial.replace(folder / MANIFEST)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def missing_from(self, folder: Path) -> list[str]:
         """Names of files that are not in the folder, or not with the size they had."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.artifacts.catalogue import check_obtainable, is_complete
+from tools.artifacts.catalogue import check_head, check_obtainable, is_complete
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.maker import follow
 from tools.artifacts.manifest import Manifest
@@ -26,13 +26,15 @@ def provide(folder: Path, display_name: str, layout: Layout, report: Callable[[s
 
 
 def provide_for(profile: Profile, path: str, layout: Layout, report: Callable[[str], None]) -> None:
-    """`provide` for one of the profile's artifacts; AWQ weights that are missing are quantised. Raises ArtifactError
-    and BootstrapError.
+    """`provide` for one of the profile's artifacts; AWQ weights that are missing are quantised, a draft head must be
+    there. Raises ArtifactError and BootstrapError.
     """
-    awq = profile.artifacts.awq
+    awq, draft = profile.artifacts.awq, profile.artifacts.draft
     if awq is not None and path == awq.path and not is_complete(layout.home / path):
         provide(layout.home / profile.artifacts.bf16.path, profile.model.display_name, layout, report)
         quantize(profile, layout, lambda step: report(str(step)), Options())
+    elif draft is not None and path == draft.path:
+        check_head(layout.home / path)
     else:
         provide(layout.home / path, profile.model.display_name, layout, report)
 

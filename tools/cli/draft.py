@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Final, NoReturn
 
 import typer
@@ -68,7 +70,7 @@ def train_command(
     _stage("generate", *common, *writing, *([] if prompts is None else ["--prompts", str(prompts.resolve())]))
     training = ["--epochs", str(epochs), "--batch-tokens", str(batch_tokens), "--steps", str(steps)]
     _stage("train", *common, "--head", str(head), *training)
-    _stage("accept", "--target", str(target), "--head", str(head))
+    _stage("accept", "--target", str(target), "--head", str(head), "--save")
 
 
 def eval_command(
@@ -79,11 +81,9 @@ def eval_command(
     num_speculative_tokens: Annotated[int, typer.Option("-k", min=1, help="Drafts of a step.")] = 3,
     prompts: Annotated[int, typer.Option(min=1, help="How many of the head's unseen prompts.")] = 50,
     max_tokens: Annotated[int, typer.Option(min=2, help="Longest answer.")] = 128,
+    save: Annotated[bool, typer.Option("--save", help="Write the figures into the head's manifest.")] = False,
 ) -> None:
-    """Measure in vLLM how much of what a head drafts its target accepts, on prompts that it was not trained on.
-
-    The figures go into the head's manifest.
-    """
+    """Measure in vLLM how much of what a head drafts its target accepts, on prompts that it was not trained on."""
     layout = Layout.of_this_checkout()
     loaded = _prepared(profile, layout)
     draft = loaded.artifacts.draft
@@ -92,7 +92,7 @@ def eval_command(
     folder = head.resolve() if head is not None else layout.home / draft.path  # type: ignore[union-attr]
     target = layout.home / loaded.artifacts.bf16.path
     measured = ["--num-speculative-tokens", str(num_speculative_tokens)]
-    measured += ["--prompts", str(prompts), "--max-tokens", str(max_tokens)]
+    measured += ["--prompts", str(prompts), "--max-tokens", str(max_tokens), *(["--save"] if save else [])]
     _stage("accept", "--target", str(target), "--head", str(folder), *measured)
 
 
@@ -118,22 +118,29 @@ def _stage(name: str, *arguments: str) -> None:
     environment = {
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         **os.environ,
     }
-    stage = subprocess.Popen(
-        [sys.executable, "-m", "tools.drafting", name, *arguments], cwd=Layout.of_this_checkout().home, env=environment
-    )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Under nohup a hang-up is ignored on purpose.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+    command = [sys.executable, "-m", "tools.drafting", name, *arguments]
+    stage = subprocess.Popen(command, cwd=Layout.of_this_checkout().home, env=environment)
     try:
         code = stage.wait()
     except KeyboardInterrupt:
-        # Ctrl-C reached the stage as well; a signal to this process alone did not.
+        # Ctrl-C reached the stage as well, which takes no second signal; one to this process alone did not.
         stage.terminate()
         stage.wait()
         raise typer.Exit(_INTERRUPTED) from None
     if code != 0:
         raise typer.Exit(code if code > 0 else _FAILED)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _fail(text: str) -> NoReturn:

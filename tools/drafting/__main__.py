@@ -4,7 +4,7 @@
 
     python -m tools.drafting generate --target models/NAME --work WORK --tokens 3000000 --engines 6
     python -m tools.drafting train --target models/NAME --work WORK --head HEAD
-    python -m tools.drafting accept --target models/NAME --head HEAD
+    python -m tools.drafting accept --target models/NAME --head HEAD --save
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from tools.drafting.architecture import Target
 from tools.drafting.commands import Work, accept_stage, train_stage
 from tools.drafting.errors import DraftError
 from tools.drafting.generation import WriterSettings, write_conversations
 from tools.drafting.training import TrainingSettings
+from tools.drafting.whole_file import cannot_write
 from tools.drafting.writing import write_with_engines
 
 _INTERRUPTED = 130
@@ -27,15 +30,32 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _end_in_order_on(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     try:
         _run(options)
     except DraftError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:  # a folder or a log that cannot be made
+        print(f"error: {cannot_write(Path(error.filename or options.target), error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
     return 0
+
+
+def _end_in_order_on(*signals: signal.Signals) -> None:
+    """The first of them ends the stage; what it then clears up, none of them interrupts."""
+    # Under nohup a hang-up is ignored on purpose.
+    heard = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        for number in heard:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in heard:
+        signal.signal(number, interrupt)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -73,6 +93,7 @@ def _accept(options: argparse.Namespace, target: Target) -> None:
         prompts=options.prompts,
         max_tokens=options.max_tokens,
         at_once=options.at_once,
+        save=options.save,
         report=_say,
     )
 
@@ -128,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     accept.add_argument("--prompts", type=int, default=200, help="how many unseen prompts")
     accept.add_argument("--max-tokens", type=int, default=256)
     accept.add_argument("--at-once", type=int, default=16)
+    accept.add_argument("--save", action="store_true", help="write the figures into the head's manifest")
     return parser
 
 

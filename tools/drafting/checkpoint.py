@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from tools.drafting.errors import DraftError
+from tools.drafting.whole_file import whole_file
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Progress:
 
 
 def save(file: Path, progress: Progress, head: Any, optimizer: Any) -> None:
+    """Raises DraftError when it cannot be written; the checkpoint before it stays."""
     state = {
         "settings": progress.settings,
         "step": progress.step,
@@ -44,9 +45,8 @@ def save(file: Path, progress: Progress, head: Any, optimizer: Any) -> None:
         "head": head.state_dict(),
         "optimizer": optimizer.state_dict(),
     }
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    torch.save(state, partial)
-    partial.replace(file)
+    with whole_file(file) as partial:
+        torch.save(state, partial)
 
 
 def load(file: Path, settings: str, head: Any, optimizer: Any) -> Progress:

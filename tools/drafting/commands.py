@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.artifacts.manifest import MANIFEST
 from tools.drafting.architecture import Target
 from tools.drafting.conversations import Dataset
 from tools.drafting.errors import DraftError
 from tools.drafting.manifest import HeadManifest
 from tools.drafting.training import TrainingSettings
+from tools.drafting.whole_file import cannot_write, whole_file
 
 Report = Callable[[str], None]
 
@@ -50,7 +52,8 @@ def train_stage(target: Target, work: Work, head: Path, settings: TrainingSettin
     trained = train(target, data, settings, work.folder, report)
     report(f"the draft vocabulary covers {trained.coverage:.1%} of the answers' tokens")
     points = trained.progress.points
-    work.history.write_text(json.dumps([vars(point) for point in points], indent=1) + "\n", encoding="utf-8")
+    with whole_file(work.history) as partial:
+        partial.write_text(json.dumps([vars(point) for point in points], indent=1) + "\n", encoding="utf-8")
     draw_curve(points, work.curve)
     manifest = export_head(head, trained, target, sha256, data, settings)
     report(f'wrote "{head}" ({sum(manifest.files.values()) / 1e6:.1f} MB) and "{work.curve}"')
@@ -65,9 +68,10 @@ def accept_stage(
     prompts: int,
     max_tokens: int,
     at_once: int,
+    save: bool,
     report: Report,
 ) -> HeadManifest:
-    """Measures the head on unseen prompts and writes the figures into its manifest. Raises DraftError."""
+    """Measures the head on unseen prompts; `save` writes the figures into its manifest. Raises DraftError."""
     from tools.drafting.acceptance import measure_acceptance
     from tools.drafting.export import read_unseen_prompts
 
@@ -81,7 +85,11 @@ def accept_stage(
         at_once=at_once,
     )
     measured = manifest.model_copy(update={"acceptance": acceptance})
-    measured.write(head)
+    if save:
+        try:
+            measured.write(head)
+        except OSError as error:
+            raise cannot_write(head / MANIFEST, error) from error
     by_position = ", ".join(f"{rate:.3f}" for rate in acceptance.by_position)
     report(
         f"mean acceptance length {acceptance.mean_length:.3f} over {acceptance.prompts} unseen prompts, "

@@ -7,7 +7,6 @@ process can put a prompt that was trained on among the unseen ones.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from safetensors.numpy import save_file
 
 from tools.artifacts.manifest import sha256_of
 from tools.drafting.errors import DraftError
+from tools.drafting.whole_file import whole_file
 
 UNSEEN_PERCENT: Final = 3
 _SHARDS: Final = "conversations-*.safetensors"
@@ -103,21 +103,17 @@ def shards_in(folder: Path) -> list[Path]:
 def write_shard(
     folder: Path, writer: int, conversations: Sequence[Conversation], *, target_sha256: str, origin: str
 ) -> Path:
-    """A new shard of this writer's, whole or not at all. `origin` says where the prompts are from."""
+    """A new shard of this writer, whole or not at all; `origin` says where the prompts are from. Raises DraftError."""
     number = len(list(folder.glob(f"conversations-{writer:02d}-*.safetensors")))
     file = folder / f"conversations-{writer:02d}-{number:04d}.safetensors"
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    save_file(
-        {
-            "tokens": np.concatenate([conversation.tokens for conversation in conversations]),
-            "lengths": np.array([len(conversation.tokens) for conversation in conversations], dtype=np.int32),
-            "answer_starts": np.array([conversation.answer_start for conversation in conversations], dtype=np.int32),
-            "unseen": np.array([conversation.unseen for conversation in conversations], dtype=np.uint8),
-        },
-        partial,
-        metadata={"target_sha256": target_sha256, "origin": origin},
-    )
-    partial.rename(file)
+    tensors = {
+        "tokens": np.concatenate([conversation.tokens for conversation in conversations]),
+        "lengths": np.array([len(conversation.tokens) for conversation in conversations], dtype=np.int32),
+        "answer_starts": np.array([conversation.answer_start for conversation in conversations], dtype=np.int32),
+        "unseen": np.array([conversation.unseen for conversation in conversations], dtype=np.uint8),
+    }
+    with whole_file(file) as partial:
+        save_file(tensors, partial, metadata={"target_sha256": target_sha256, "origin": origin})
     return file
 
 

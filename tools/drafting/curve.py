@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tools.drafting.checkpoint import Point
 from tools.drafting.objective import mean_acceptance_length
+from tools.drafting.whole_file import whole_file
 
 _WIDTH, _HEIGHT = 960, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 24, 48, 48
@@ -21,7 +22,10 @@ Panel = tuple[str, list[float], list[float]]
 
 
 def draw_curve(points: Sequence[Point], file: Path) -> None:
-    """Two panels over the training steps: the loss, and the acceptance length estimated from agreement."""
+    """Two panels over the training steps: the loss, and the acceptance length estimated from agreement.
+
+    Raises DraftError when the file cannot be written.
+    """
     panels: list[Panel] = [
         ("loss", [point.loss for point in points], [point.unseen_loss for point in points]),
         (
@@ -35,7 +39,8 @@ def draw_curve(points: Sequence[Point], file: Path) -> None:
     half = _WIDTH // 2
     for number, panel in enumerate(panels):
         _draw_panel(draw, number * half, half, panel, [point.step for point in points])
-    image.save(file)
+    with whole_file(file) as partial:
+        image.save(partial, format="PNG")
 
 
 def _draw_panel(draw: ImageDraw.ImageDraw, x0: int, width: int, panel: Panel, steps: list[int]) -> None:

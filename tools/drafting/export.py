@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from transformers import AutoTokenizer
 
@@ -21,6 +22,7 @@ from tools.drafting.conversations import Dataset
 from tools.drafting.errors import DraftError
 from tools.drafting.manifest import DataFigures, HeadManifest, TrainingFigures
 from tools.drafting.training import Trained, TrainingSettings
+from tools.drafting.whole_file import cannot_write
 
 WEIGHTS: Final = "model.safetensors"
 UNSEEN_PROMPTS: Final = "unseen-prompts.json"
@@ -31,11 +33,11 @@ _PACKAGES: Final = ("torch", "transformers", "safetensors", "numpy")
 def export_head(
     folder: Path, trained: Trained, target: Target, target_sha256: str, data: Dataset, settings: TrainingSettings
 ) -> HeadManifest:
-    """The folder is there whole, in the place of the one before, or not at all."""
+    """The folder is there whole, in the place of the one before, or not at all. Raises DraftError."""
     partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
     try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
         tensors = {
             name: (tensor.bfloat16() if tensor.is_floating_point() else tensor).cpu().contiguous()
             for name, tensor in trained.head.state_dict().items()
@@ -61,6 +63,8 @@ def export_head(
         manifest.write(partial)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
+    except (OSError, SafetensorError) as error:
+        raise cannot_write(folder, error) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return manifest

@@ -13,6 +13,7 @@ from typing import Final
 from tools.drafting.conversations import answer_tokens_in, shards_in
 from tools.drafting.errors import DraftError
 from tools.drafting.generation import read_prompts
+from tools.drafting.whole_file import remove_partials_of
 
 _HOME: Final = Path(__file__).resolve().parents[2]
 _TAIL_LINES: Final = 15
@@ -71,10 +72,13 @@ def write_with_engines(
                 writer.kill()
         for writer in writers:
             writer.wait()
+            remove_partials_of(writer.pid, folder)
     shards = shards_in(folder)
+    took = time.monotonic() - begun
+    if not shards and took < seconds:
+        raise DraftError("no conversation was written: the prompts are too long, or have no answer; give others")
     if not shards:
         raise DraftError(f"no conversation was written in {seconds:.0f} s: give more time, or ask for fewer at once")
-    took = time.monotonic() - begun
     report(f"{answer_tokens_in(shards):,} answer tokens in {len(shards)} shards; this run took {took:.0f} s")
 
 
@@ -88,9 +92,12 @@ def _watch(
 ) -> None:
     """Returns when all have ended, or when time is up and they were given theirs to finish."""
     known = -1
-    while any(writer.poll() is None for writer in writers):
-        for number, writer in enumerate(writers):
-            if writer.poll() not in (None, 0):
+    running = True
+    while running:
+        codes = [writer.poll() for writer in writers]
+        running = None in codes
+        for number, code in enumerate(codes):
+            if code not in (None, 0):
                 tail = _log(work, number).read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
                 lines = "\n".join(f"  {line}" for line in tail)
                 raise DraftError(f'engine {number} failed, see "{_log(work, number)}" and above:\n{lines}')
@@ -101,7 +108,8 @@ def _watch(
         if time.monotonic() - begun > seconds * 1.5 + _GRACE_S and known:
             report("time is up: what is not written yet is left out")
             return
-        time.sleep(_POLL_S)
+        if running:
+            time.sleep(_POLL_S)
 
 
 def _log(work: Path, number: int) -> Path:
@@ -112,7 +120,7 @@ def _environment() -> dict[str, str]:
     defaults = {
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_USE_FLASHINFER_SAMPLER": "0",
         "VLLM_CPU_KVCACHE_SPACE": "1",
     }

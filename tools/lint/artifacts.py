@@ -1,15 +1,29 @@
-"""Model folders that a model.json names: what their own JSON files say, read without loading a model."""
+"""Model folders that a model.json names: what their own files say, read without loading a weight."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 _MOST_BYTES = 32 * 2**20
 """tokenizer.json of a large vocabulary has some 20 MB; anything beyond is not what its name says."""
+
+
+_CONFIGS = ("config.json", "params.json")
+"""By which vLLM knows a model: Hugging Face's format, and Mistral's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file of a model folder that is missing or cannot be read, and what is wrong with it."""
+
+    file: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +37,10 @@ class Artifact:
     """Whether the tokenizer puts a BOS in front of plain text; None where its files do not say."""
     chat_template: str = ""
     weight_bytes: int = 0
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shape of every tensor in safetensors files that can be read."""
+    damages: tuple[Damage, ...] = ()
+    """What keeps vLLM from loading it as a model; a folder that holds a tokenizer alone has such, too."""
 
     @property
     def text_config(self) -> Mapping[str, Any]:
@@ -51,22 +69,29 @@ class Artifact:
 
 
 def find_artifact(name: str, roots: Iterable[Path]) -> Artifact | None:
-    """The folder `name` means, looked for below each root in turn; None for a hub id or a folder that is not here."""
+    """The folder `name` means, looked for below each root in turn; None for a hub id or a folder that is not here.
+
+    A folder without a config.json counts only where no root has one with it.
+    """
     if not name or "\0" in name or len(name) > 4096:
         return None
+    bare: Path | None = None
     for root in roots:
         folder = root / name
         try:
             if (folder / "config.json").is_file():
                 return read_artifact(folder)
+            if bare is None and folder.is_dir():
+                bare = folder
         except (OSError, RuntimeError):  # no permission, name too long, symbolic link loop
             continue
-    return None
+    return None if bare is None else read_artifact(bare)
 
 
 def read_artifact(folder: Path) -> Artifact:
-    """Reads config.json, the tokenizer's files and the size of the weights."""
+    """Reads config.json, the tokenizer's files, and of the weights their size and the safetensors headers."""
     tokenizer_config = _json_object(folder / "tokenizer_config.json")
+    shapes, weight_damages = _read_headers(folder)
     return Artifact(
         path=folder,
         config=_json_object(folder / "config.json"),
@@ -74,6 +99,8 @@ def read_artifact(folder: Path) -> Artifact:
         adds_bos=_adds_bos(folder, tokenizer_config),
         chat_template=_chat_template(folder, tokenizer_config),
         weight_bytes=_weight_bytes(folder),
+        shapes=shapes,
+        damages=(*_config_damages(folder), *weight_damages),
     )
 
 
@@ -134,3 +161,31 @@ def _weight_bytes(folder: Path) -> int:
         )
     except OSError:
         return 0
+
+
+def _config_damages(folder: Path) -> Iterator[Damage]:
+    if not any((folder / name).is_file() for name in _CONFIGS):
+        yield Damage("config.json", "is missing")
+    elif (folder / "config.json").is_file() and not _json_object(folder / "config.json"):
+        yield Damage("config.json", "is no JSON object: cut short, or something else")
+
+
+def _read_headers(folder: Path) -> tuple[Mapping[str, tuple[int, ...]], list[Damage]]:
+    """Shapes out of every safetensors file's header, which also tells whether the file is whole; no weight is read."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    damages: list[Damage] = []
+    try:
+        files = sorted(folder.glob("*.safetensors"))
+    except OSError:
+        return shapes, damages
+    for file in files:
+        try:
+            with safe_open(str(file), framework="numpy") as content:
+                shapes |= {name: tuple(content.get_slice(name).get_shape()) for name in content.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            damages.append(Damage(file.name, f"is cut short or no safetensors file ({error})"))
+    index = "model.safetensors.index.json"
+    named = _json_object(folder / index).get("weight_map")
+    missing = set(map(str, named.values())) - {file.name for file in files} if isinstance(named, dict) else set()
+    damages += [Damage(name, f"is missing, '{index}' names it") for name in sorted(missing)]
+    return shapes, damages

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.lint.rules.example import Example
-from tests.lint.trees import Tree, checkpoint, vllm_model
+from tests.lint.trees import Tree, checkpoint, vllm_model, weights
 from tools.lint.findings import Severity
 
 GOOD = vllm_model()
@@ -16,7 +16,8 @@ HALF = {"dtype": "float16"}
 
 def local(arguments: dict[str, Any] | None = None, **config: Any) -> Tree:
     """A vLLM model on a checkpoint that is on this machine."""
-    return {**vllm_model({"model": "models/target", **(arguments or {})}), **checkpoint("models/target", **config)}
+    target = checkpoint("models/target", weight_bytes=1000, **config)
+    return {**vllm_model({"model": "models/target", **(arguments or {})}), **target}
 
 
 def speculating(draft: Tree, settings: dict[str, Any] | None = None, arguments: dict[str, Any] | None = None) -> Tree:
@@ -25,7 +26,14 @@ def speculating(draft: Tree, settings: dict[str, Any] | None = None, arguments: 
     return {**local({"speculative_config": speculative, **(arguments or {})}), **draft}
 
 
+def with_aux_layers(*layers: int) -> Tree:
+    """An EAGLE-3 head that names the layers it reads."""
+    return checkpoint("models/draft", eagle_config={"eagle_aux_hidden_state_layer_ids": layers})
+
+
 HEAD = checkpoint("models/draft", target_hidden_size=512, hidden_size=256, draft_vocab_size=8000)
+TARGET_OF_12_LAYERS = checkpoint("models/target", weight_bytes=1000, num_hidden_layers=12)
+FC_OF_3_LAYERS = {"models/draft/model.safetensors": weights(shapes={"fc.weight": (0, 3 * 512)})}
 NGRAM = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4}
 
 ARGUMENTS = (
@@ -173,6 +181,25 @@ ARGUMENTS = (
         passes=vllm_model({"max_model_len": 4096}),
         fix="Write 'max_model_len'.",
     ),
+    Example(
+        "TL616",
+        says="'model.safetensors' in 'models/draft', which 'llm' version 1 loads, is cut short or no safetensors file",
+        fails=speculating({**HEAD, "models/draft/model.safetensors": weights()[:-1]}),
+        passes=speculating(HEAD),
+    ),
+    Example(
+        "TL616",
+        says="'config.json' in 'models/draft', which 'llm' version 1 loads, is missing",
+        fails=speculating({"models/draft/model.safetensors": weights()}),
+        passes=speculating({}),  # not on this machine: a hub id, for all that can be seen
+    ),
+    Example(
+        "TL616",
+        says="'models/target', which 'llm' version 1 loads, holds no weights on this machine",
+        severity=Severity.WARNING,
+        fails={**vllm_model({"model": "models/target"}), "models/target/config.json": '{"hidden_size": 512}'},
+        passes=local(),
+    ),
 )
 
 QUANTIZATION = (
@@ -313,14 +340,8 @@ SPECULATIVE = (
     Example(
         "TL715",
         says="draft 'models/draft' has 0.00 GB, target 'models/target' has 0.00 GB",
-        fails={
-            **speculating(checkpoint("models/draft", weight_bytes=600)),
-            **checkpoint("models/target", weight_bytes=1000),
-        },
-        passes={
-            **speculating(checkpoint("models/draft", weight_bytes=400)),
-            **checkpoint("models/target", weight_bytes=1000),
-        },
+        fails=speculating(checkpoint("models/draft", weight_bytes=600)),
+        passes=speculating(checkpoint("models/draft", weight_bytes=400)),
     ),
     Example(
         "TL715",
@@ -393,6 +414,18 @@ SPECULATIVE = (
         fails=speculating(HEAD, {"tensor_parallel_size": 1}),
         passes=speculating(HEAD, {"draft_tensor_parallel_size": 1}),
         fix="Write 'draft_tensor_parallel_size'.",
+    ),
+    Example(
+        "TL719",
+        says="draft 'models/draft' reads layer 29, target 'models/target' has 12",
+        fails=speculating({**TARGET_OF_12_LAYERS, **with_aux_layers(2, 6, 29)}),
+        passes=speculating({**TARGET_OF_12_LAYERS, **with_aux_layers(2, 6, 12)}),
+    ),
+    Example(
+        "TL719",
+        says="'fc.weight' of draft 'models/draft' takes 1536 inputs, its config.json makes 2 layers of 512, 1024",
+        fails=speculating({**with_aux_layers(2, 6), **FC_OF_3_LAYERS}),
+        passes=speculating({**with_aux_layers(2, 6, 9), **FC_OF_3_LAYERS}),
     ),
 )
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from tools.lint.artifacts import Artifact
 from tools.lint.engines import FLAT_SPECULATIVE_KEYS, Engine, plain_name
 from tools.lint.findings import Place, Severity
 from tools.lint.mistakes import nearest
@@ -312,3 +313,27 @@ def command_line_flag(engine: Engine, workspace: Workspace) -> Iterator[Problem]
         plain = plain_name(key)
         if key != plain and (installed is None or plain in installed.engine):
             yield Problem(f"'{key}' of {engine.label} is a command line flag", engine.at(key), f"Write '{plain}'.")
+
+
+@rule(
+    "TL616",
+    "checkpoint-damaged",
+    Scope.ENGINE,
+    Severity.ERROR,
+    reason="vLLM says so only after it has started, or takes the folder's name for a repository on a hub.",
+    fix="Restore the folder (git restore, download it again), or make it anew.",
+)
+def checkpoint_damaged(engine: Engine, _: Workspace) -> Iterator[Problem]:
+    speculation = engine.speculation
+    named: dict[str, Artifact | None] = {engine.text("model"): engine.target}
+    if speculation is not None:
+        named[speculation.draft] = speculation.draft_artifact
+    for name, artifact in named.items():
+        if artifact is None:
+            continue
+        for damage in artifact.damages:
+            message = f"'{damage.file}' in '{name}', which {engine.label} loads, {damage.reason}"
+            yield Problem(message, Place(artifact.path / damage.file))
+        if not artifact.weight_bytes:
+            message = f"'{name}', which {engine.label} loads, holds no weights on this machine"
+            yield Problem(message, Place(artifact.path), severity=Severity.WARNING)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from tools.lint.artifacts import Artifact
 from tools.lint.engines import Engine, plain_name
 from tools.lint.findings import Severity
 from tools.lint.mistakes import nearest
@@ -26,6 +27,9 @@ _FAMILIES = {
     "opt": ("opt-",),
 }
 """Words in a model's name that tell the family whose weights it has."""
+
+_DEFAULT_AUX_LAYERS = 3
+"""How many layers vLLM takes where an EAGLE-3 head names none."""
 
 
 def _families(name: str) -> set[str]:
@@ -245,3 +249,39 @@ def draft_tensor_parallel(engine: Engine, _: Workspace) -> Iterator[Problem]:
     if isinstance(size, int) and size not in {1, target}:
         message = f"draft_tensor_parallel_size {size} of {engine.label} is neither 1 nor tensor_parallel_size {target}"
         yield Problem(message, engine.at("speculative_config", "draft_tensor_parallel_size"))
+
+
+@rule(
+    "TL719",
+    "draft-aux-layers",
+    Scope.ENGINE,
+    Severity.ERROR,
+    reason="An EAGLE-3 head reads some of the target's layers by number; vLLM leaves out those that are not there.",
+    fix="Use a head that was trained for this target, with the config.json that was written with it.",
+)
+def draft_aux_layers(engine: Engine, _: Workspace) -> Iterator[Problem]:
+    speculation = engine.speculation
+    draft = speculation.draft_artifact if speculation is not None else None
+    if speculation is None or draft is None or speculation.method != "eagle3":
+        return
+    place, named = engine.at(*_draft_place_keys(engine)), _aux_layers(draft)
+    layers = engine.target.integer("num_hidden_layers") if engine.target is not None else None
+    beyond = [number for number in named if layers is not None and not 0 <= number <= layers]
+    if beyond:
+        message = f"draft '{speculation.draft}' reads layer {beyond[0]}, target '{engine.text('model')}' has {layers}"
+        yield Problem(message, place)
+    inputs = draft.shapes.get("fc.weight", ())[1:]
+    size = draft.integer("target_hidden_size") or draft.integer("hidden_size")
+    count = draft.integer("num_aux_hidden_states") or len(named) or _DEFAULT_AUX_LAYERS
+    if inputs and size is not None and inputs != (count * size,):
+        message = f"'fc.weight' of draft '{speculation.draft}' takes {inputs[0]} inputs, its config.json makes {count}"
+        yield Problem(f"{message} layers of {size}, {count * size}", place)
+
+
+def _aux_layers(draft: Artifact) -> list[int]:
+    """The layers that a head names; empty where it leaves them to vLLM."""
+    inner = draft.config.get("eagle_config")
+    named = draft.config.get("eagle_aux_hidden_state_layer_ids") or (
+        inner.get("eagle_aux_hidden_state_layer_ids") if isinstance(inner, dict) else None
+    )
+    return [number for number in named if isinstance(number, int)] if isinstance(named, list) else []
