@@ -16,7 +16,7 @@ from tools.bootstrap.paths import unserved_character
 
 OLDEST_GLIBC = (2, 35)
 # All rungs of cpu-smollm2 at once, and what one rung needs at least, in GB of available memory.
-COMFORTABLE_MEMORY = 8.0
+COMFORTABLE_MEMORY = 12.0
 LEAST_MEMORY = 4.0
 COMFORTABLE_SHARED_MEMORY_MB = 256
 LEAST_SHARED_MEMORY_MB = 32
