@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tools.artifacts.manifest import Manifest
+from tools.artifacts.provision import provide_for
 from tools.artifacts.quantization.gate import judge
-from tools.artifacts.quantization.run import Options, quantize
 from tools.artifacts.quantization.texts import HELDOUT, read_texts
 from tools.artifacts.quantization.worker.blocks import cut, encode
 from tools.artifacts.quantization.worker.losses import measure
@@ -28,8 +28,8 @@ PROFILE = load_profile()
 @pytest.fixture(scope="module")
 def folder() -> Path:
     layout = Layout.of_this_checkout()
-    quantize(PROFILE, layout, lambda _: None, Options())
     assert PROFILE.artifacts.awq is not None
+    provide_for(PROFILE, PROFILE.artifacts.awq.path, layout, print)
     return layout.home / PROFILE.artifacts.awq.path
 
 

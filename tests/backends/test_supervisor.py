@@ -242,6 +242,8 @@ import json, sys, time
 from tools.wire.launch import answers_endpoint, requests_endpoint
 from tools.wire.messages import PROTOCOL, Goodbye, Submit, Welcome, decode_to_engine, encode
 import zmq
+
+pytestmark = pytest.mark.slow
 socket = json.loads(sys.stdin.readline())["socket"]
 context = zmq.Context()
 requests, answers = context.socket(zmq.PULL), context.socket(zmq.ROUTER)

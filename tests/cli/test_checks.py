@@ -37,7 +37,11 @@ def test_everything_is_linters_types_and_all_tests_that_need_no_gpu() -> None:
 
 
 def test_fast_leaves_out_the_tests_with_a_real_server() -> None:
-    assert checks(fast=True, pytest_arguments=[])[-1].command[2:] == ("pytest", "-m", "not e2e and not gpu")
+    assert checks(fast=True, pytest_arguments=[])[-1].command[2:] == (
+        "pytest",
+        "-m",
+        "not e2e and not slow and not gpu",
+    )
 
 
 def test_all_pass(runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from tools.cli.render import register
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def app() -> typer.Typer:

@@ -14,6 +14,8 @@ from tools.drafting.errors import DraftError
 from tools.drafting.manifest import Acceptance, HeadManifest
 from tools.drafting.training import TrainingSettings
 
+pytestmark = pytest.mark.slow
+
 MEASURED = Acceptance(
     num_speculative_tokens=3, prompts=4, answer_tokens=99, max_tokens=8, drafts=40, drafted_tokens=120,
     accepted_tokens=54, mean_length=2.35, rate=0.45, by_position=[0.75, 0.4, 0.2], dtype="bfloat16", device="CPU",

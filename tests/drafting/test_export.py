@@ -17,6 +17,8 @@ from tools.drafting.export import UNSEEN_PROMPTS, export_head, read_unseen_promp
 from tools.drafting.manifest import HeadManifest
 from tools.drafting.training import Trained, TrainingSettings, train
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = TrainingSettings(epochs=1, draft_vocab_size=64, batch_tokens=2048)
 
 

@@ -19,6 +19,8 @@ CLEARING_UP = """
 import sys, time
 from tools.drafting import __main__ as stage
 
+pytestmark = pytest.mark.slow
+
 def run(_):
     try:
         print("running", flush=True)

@@ -11,6 +11,8 @@ from tools.drafting.conversations import Dataset
 from tools.drafting.errors import DraftError
 from tools.drafting.training import Trained, TrainingSettings, train
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = TrainingSettings(epochs=3, draft_vocab_size=64, batch_tokens=512, learning_rate=3e-3)
 
 

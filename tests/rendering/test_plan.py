@@ -124,6 +124,7 @@ def parameter(config: model_config_pb2.ModelConfig, key: str) -> str:
     return config.parameters[key].string_value
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)
 @given(profiles())
 def test_every_valid_profile_renders_to_what_it_says(profile: Profile) -> None:

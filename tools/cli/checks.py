@@ -14,7 +14,7 @@ import typer
 
 from tools.bootstrap.layout import Layout
 
-_FAST = "not e2e and not gpu"
+_FAST = "not e2e and not slow and not gpu"
 _ALL = "not gpu"
 
 
@@ -34,7 +34,10 @@ def register(app: typer.Typer) -> None:
 def run_checks(
     context: typer.Context,
     fast: Annotated[
-        bool, typer.Option("--fast", help="Without the tests that need a real server and model (marked e2e).")
+        bool,
+        typer.Option(
+            "--fast", help="Without the tests marked e2e (a real server and model) and slow (a second or more)."
+        ),
     ] = False,
 ) -> None:
     """Run ruff, mypy --strict and pytest; further arguments go to pytest.
@@ -42,7 +45,9 @@ def run_checks(
     Every check runs, whatever the ones before it said. Exits with 1 when any of them failed.
     """
     failed = [check.name for check in checks(fast=fast, pytest_arguments=context.args) if not _passes(check)]
-    if not fast:
+    if fast:
+        print("== not run: what is marked e2e, slow or gpu; ./ladder test runs all but gpu", flush=True)
+    else:
         _list_gpu_tests()
     if failed:
         print(f"failed: {', '.join(failed)}", flush=True)

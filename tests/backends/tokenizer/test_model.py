@@ -19,6 +19,8 @@ from tools.backends.tokenizer import model as tokenizer_model
 from tools.backends.tokenizer.model import TritonPythonModel
 from tools.wire.messages import Tokenized
 
+pytestmark = pytest.mark.slow
+
 NOT_DECOUPLED = {"model_transaction_policy": {}}
 MESSAGES = json.dumps([{"role": "user", "content": "你好 🙂"}], ensure_ascii=False)
 PROMPT = "<|im_start|>user\n你好 🙂<|im_end|>\n<|im_start|>assistant\n"

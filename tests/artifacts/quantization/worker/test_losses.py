@@ -17,6 +17,8 @@ from tools.artifacts.quantization.worker.losses import load_weights, mean_loss, 
 from tools.artifacts.quantization.worker.packed_checkpoint import PackedCheckpoint
 from tools.spec.model import QualityBar
 
+pytestmark = pytest.mark.slow
+
 GROUP = 64
 
 
