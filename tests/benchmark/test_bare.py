@@ -45,6 +45,8 @@ class AsyncEngineArgs:
     "v1/engine/__init__.py": "",
     "v1/engine/async_llm.py": """
 import asyncio
+import multiprocessing
+import time
 from types import SimpleNamespace
 from vllm.sampling_params import RequestOutputKind
 class AsyncLLM:
@@ -53,6 +55,13 @@ class AsyncLLM:
         print("loading", arguments.model, flush=True)
         if arguments.model == "broken":
             raise RuntimeError("no such weights")
+        if arguments.model == "forking":
+            # As vLLM does beside a GPU: the reader of standard input is waiting by now, and may hold its lock.
+            time.sleep(0.5)
+            child = multiprocessing.get_context("fork").Process(target=print)
+            child.start()
+            child.join(20)
+            assert child.exitcode == 0, "the forked process hangs"
         self = cls()
         self.short_by = arguments.short_by
         self.ids = set()
@@ -98,6 +107,10 @@ def test_it_loads_with_model_jsons_arguments_and_measures_at_the_generator(bare:
         # The second stream's prompt is twice as long; the third one's is the first one's again.
         assert all(0 < ttft < tally.seconds for ttft in tally.ttft_s)
     assert "loading m" in log.read_text(encoding="utf-8")
+
+
+def test_an_engine_may_fork_while_it_loads(bare: Child) -> None:
+    assert bare.ask(json.dumps({"model": "forking"}), 60) == "vllm 0.99\n"
 
 
 def test_it_shuts_the_engine_down_when_it_is_no_longer_wanted(bare: Child, log: Path) -> None:

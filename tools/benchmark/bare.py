@@ -25,13 +25,15 @@ def main() -> int:
     # vLLM and its children write to standard output too: what is left of it there goes to the log.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    asyncio.run(_serve(answers))
+    # Beside a GPU vLLM forks, and a forked process closes sys.stdin: it would wait for ever for a reader of that.
+    orders = os.fdopen(os.dup(sys.stdin.fileno()), encoding="utf-8")
+    asyncio.run(_serve(orders, answers))
     return 0
 
 
-async def _serve(answers: TextIO) -> None:
+async def _serve(orders: TextIO, answers: TextIO) -> None:
     lines: asyncio.Queue[str] = asyncio.Queue()
-    threading.Thread(target=_read_lines, args=(asyncio.get_running_loop(), lines), daemon=True).start()
+    threading.Thread(target=_read_lines, args=(orders, asyncio.get_running_loop(), lines), daemon=True).start()
     engine = BareEngine(json.loads(await lines.get()))
     try:
         print(f"vllm {VLLM_VERSION}", file=answers, flush=True)
@@ -43,10 +45,10 @@ async def _serve(answers: TextIO) -> None:
         engine.shutdown()
 
 
-def _read_lines(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[str]) -> None:
-    """Standard input, line by line; an empty text at its end."""
+def _read_lines(orders: TextIO, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[str]) -> None:
+    """The orders, line by line; an empty text at their end."""
     while True:
-        line = sys.stdin.readline()
+        line = orders.readline()
         loop.call_soon_threadsafe(lines.put_nowait, line)
         if not line:
             return
