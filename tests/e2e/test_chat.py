@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 from tests.e2e.asking import Model, RefusedError, Triton, Way, text_of, tokens_of
 from tests.e2e.deployment import Deployment
 from tests.e2e.metrics import Scrape, settled
-from tests.e2e.rungs import CHATS, LLM, TOKENIZER, conversation, sampling
+from tests.e2e.rungs import CHAT_EAGLE, CHATS, LLM, TOKENIZER, conversation, sampling
 from tools.bootstrap.layout import Layout
 
 QUESTION = "What is the capital of France?"
@@ -64,8 +64,8 @@ def test_it_streams_token_by_token(triton: Triton, model: Model) -> None:
         "return_num_output_tokens": True,
     }
     responses = triton.ask(Way.SSE, model, inputs)
-    # One response per token; a slow reader may find two merged.
-    assert 6 <= len(responses) <= 12
+    # One response per token; a slow reader may find two merged. With drafts a step brings up to four.
+    assert (3 if model is CHAT_EAGLE else 6) <= len(responses) <= 12
     assert tokens_of(responses) == 12
 
 

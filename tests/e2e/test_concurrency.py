@@ -133,7 +133,9 @@ def test_times_are_counted_from_1_ms_to_10_min(server: Deployment, triton: Trito
     assert counts == sorted(counts)
     assert counts[-1] == scrape[f"{histogram}_count"]
     # All of it within what the buckets can tell apart: a p99 over them means something.
-    assert counts[0] < counts[-1]
+    # On an idle server nothing waits for as long as a millisecond.
+    if histogram != "vllm:request_queue_time_seconds":
+        assert counts[0] < counts[-1]
     assert counts[-2] == counts[-1]
 
 
