@@ -142,13 +142,13 @@ def _odd_bytes(chance: random.Random, address: ServerAddress) -> Case:
 
     def send(_: Triton) -> None:
         with socket.create_connection((address.host, port), timeout=ANSWER_S) as connection:
-            connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
-            connection.settimeout(2)
             try:
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+                connection.settimeout(2)
                 connection.recv(1024)
             except OSError:
-                # Neither front end owes an answer to this.
+                # Neither front end owes an answer to this, nor has to read it to its end.
                 return
 
     return Case(f"port {port} {data[:40]!r}", send)
