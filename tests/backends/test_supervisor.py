@@ -20,6 +20,8 @@ from tools.backends.supervisor import Patience, Place, State, Supervisor
 from tools.wire.launch import EngineLaunch, endpoint_file
 from tools.wire.messages import PROTOCOL, Delta, Request, Step, Submit, ToPeer
 
+pytestmark = pytest.mark.slow
+
 
 class Owner:
     """Keeps what it is told."""
@@ -242,8 +244,6 @@ import json, sys, time
 from tools.wire.launch import answers_endpoint, requests_endpoint
 from tools.wire.messages import PROTOCOL, Goodbye, Submit, Welcome, decode_to_engine, encode
 import zmq
-
-pytestmark = pytest.mark.slow
 socket = json.loads(sys.stdin.readline())["socket"]
 context = zmq.Context()
 requests, answers = context.socket(zmq.PULL), context.socket(zmq.ROUTER)

@@ -14,12 +14,12 @@ import pytest
 from tools.drafting import __main__ as stage
 from tools.drafting.__main__ import main
 
+pytestmark = pytest.mark.slow
+
 HOME = Path(__file__).resolve().parents[2]
 CLEARING_UP = """
 import sys, time
 from tools.drafting import __main__ as stage
-
-pytestmark = pytest.mark.slow
 
 def run(_):
     try:

@@ -24,11 +24,11 @@ from tools.bootstrap.environments import QUANTIZE
 from tools.bootstrap.layout import Layout
 from tools.spec.loading import load_profile
 
+pytestmark = pytest.mark.slow
+
 # Counts its calls beside the folder it works in, which is not there afterwards.
 WORKER = """
 import json, os, pathlib, sys
-
-pytestmark = pytest.mark.slow
 work = pathlib.Path(sys.argv[1])
 with open(work.parent / "calls", "a", encoding="utf-8") as calls:
     print(os.environ["OMP_WAIT_POLICY"], sorted(file.name for file in work.iterdir()), file=calls)
