@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
+from tests.fixtures.one_thread import one_thread
 from tests.fixtures.tiny_model import write_chatml_tokenizer, write_model
 from tools.drafting.architecture import Target
 from tools.drafting.conversations import Conversation, Dataset, write_shard
 
-
-@pytest.fixture(scope="package", autouse=True)
-def one_thread() -> Iterator[None]:
-    """torch's threads spin for each other: beside other work that made a second of training a minute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+__all__ = ["one_thread"]
 
 
 @pytest.fixture(scope="session")
