@@ -1,0 +1,114 @@
+"""The result of a load test as data: what `--out` writes as results.json, and what the ladder report reads.
+
+Only whole answers have latencies; failures are counted by kind. Milliseconds, tokens and tokens per second.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from loadtest.options import LoadOptions, SlaLimits
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Quantiles(_Result):
+    """A distribution out of its full histogram, in milliseconds; all None when `count` is 0."""
+
+    count: int
+    mean: float | None = None
+    stddev: float | None = None
+    min: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    p999: float | None = None
+    max: float | None = None
+
+
+class SlaMiss(_Result):
+    """A promise that was not kept. `what` is the field of the limits, `unit` belongs to both figures."""
+
+    what: str
+    limit: float
+    measured: float | None
+    unit: str
+
+    def text(self) -> str:
+        """One line: which figure, and by how much."""
+        if self.measured is None:
+            return f"{self.what}: nothing was measured, the limit is {self.limit:g} {self.unit}"
+        by = abs(self.measured - self.limit) / self.limit * 100
+        return (
+            f"{self.what}: {self.measured:.4g} {self.unit}, the limit is {self.limit:g} {self.unit} (missed by {by:.3g} %)"
+        )
+
+
+class TargetResult(_Result):
+    """One target's share of the run, warm-up left out.
+
+    Attributes:
+        served_by: requests by the model and version that answered.
+        protocol: generate_stream, generate, grpc or openai.
+        seconds: from the end of the warm-up to the end of the target's last request.
+        requests: whole answers and failures together.
+        failures: by kind; messages: how often each text came, most frequent first (at most 20).
+        cut: requests still running when the run ended: neither answers nor failures.
+        good: whole answers inside the SLA's ttft_ms, tpot_ms and e2e_ms; None without SLA.
+        output_tokens: of whole answers and of failures, by the server's count.
+        ttft_ms, e2e_ms: from when the request was due.
+        lag_ms: how late requests were sent.
+        histograms: base64 of the HdrHistograms by name (ttft, tpot, itl, e2e, lag), in microseconds.
+    """
+
+    target: str
+    served_by: dict[str, int]
+    protocol: str
+    seconds: float
+    requests: int
+    failures: dict[str, int]
+    messages: dict[str, int]
+    cut: int
+    good: int | None
+    input_tokens: int
+    output_tokens: int
+    responses: int
+    finish_reasons: dict[str, int]
+    requests_per_s: float
+    output_tokens_per_s: float
+    goodput_per_s: float | None
+    ttft_ms: Quantiles
+    tpot_ms: Quantiles
+    itl_ms: Quantiles
+    e2e_ms: Quantiles
+    lag_ms: Quantiles
+    histograms: dict[str, str]
+    missed: tuple[SlaMiss, ...] = ()
+
+
+class ClientHealth(_Result):
+    """Whether the figures are the server's or the client's. `saturated` lists reasons, empty when it kept up."""
+
+    workers: int
+    cpu_percent: float | None
+    saturated: tuple[str, ...] = ()
+
+
+class RunResult(_Result):
+    """A whole run. `partial` lists why it is not what was asked for (interrupted, worker lost); empty when it is."""
+
+    format: Literal[1] = 1
+    options: LoadOptions
+    sla: SlaLimits | None
+    started_at: datetime
+    seconds: float
+    warmup_requests: int
+    targets: tuple[TargetResult, ...]
+    client: ClientHealth
+    partial: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Locust users, one class a protocol."""

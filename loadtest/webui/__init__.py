@@ -1,0 +1,1 @@
+"""What this project adds to Locust's web UI: a tab, a page of live charts, downloads."""
