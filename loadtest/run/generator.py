@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class Generator:
         first: Assignment,
         workload: Workload,
         *,
+        received_at: float,
         open_transport: OpenTransport,
         observe: Observer,
         want: Callable[[int], None],
@@ -57,7 +59,7 @@ class Generator:
         self._worker = first.worker
         self._share = Share(first.index, first.count)
         self._sla = first.sla
-        self._started_at = time.time() + first.stage.starts_in_s
+        self._started_at = received_at + first.starts_in_s
         self._ledger = Ledger(
             self.options, self._sla, started_at=self._started_at, warmup_requests=first.warmup_requests
         )
@@ -68,15 +70,15 @@ class Generator:
         self._failed = failed
         self._places: set[int] = set()
         self._arrivals: Arrivals | None = None
-        self._closing = False
-        self._begin(first.stage)
+        self._cut_at = math.inf
+        self._begin(first.stage, received_at)
 
-    def next_stage(self, stage: Stage) -> None:
+    def next_stage(self, stage: Stage, received_at: float) -> None:
         """What still runs of the stage before is cut."""
         if self._arrivals is not None:
             self._arrivals.stop()
         self._sender.cut()
-        self._begin(stage)
+        self._begin(stage, received_at)
 
     def change_share(self, change: NewShare) -> None:
         """Another share of the load, from a time on; users that are there stay with their targets."""
@@ -127,12 +129,11 @@ class Generator:
         ).data()
 
     def finish(self, grace_s: float) -> None:
-        """Send nothing more, wait for what runs, cut what then still does."""
-        self._closing = True
+        """Send nothing more, wait for what runs, cut what then still does. A second call may shorten the wait."""
+        self._cut_at = min(self._cut_at, time.monotonic() + grace_s)
         if self._arrivals is not None:
             self._arrivals.stop()
-        until = time.monotonic() + grace_s
-        while self._sender.in_flight and time.monotonic() < until:
+        while self._sender.in_flight and time.monotonic() < self._cut_at:
             gevent.sleep(_POLL_S)
         self._sender.cut()
         self._sender.close()
@@ -141,11 +142,11 @@ class Generator:
     @property
     def _over(self) -> bool:
         seconds = self._stage.seconds
-        return self._closing or (seconds is not None and time.time() >= self._stage_started_at + seconds)
+        return self._cut_at < math.inf or (seconds is not None and time.time() >= self._stage_started_at + seconds)
 
-    def _begin(self, stage: Stage) -> None:
+    def _begin(self, stage: Stage, received_at: float) -> None:
         self._stage = stage
-        self._stage_started_at = time.time() + stage.starts_in_s
+        self._stage_started_at = received_at + stage.starts_in_s
         ledgers = [self._ledger]
         if stage.rate is not None:
             self._stage_ledger = Ledger(self.options, self._sla, started_at=self._stage_started_at)

@@ -60,6 +60,7 @@ class Assignment(_Message):
         worker: its number among all that ever joined; its sessions are drawn by it.
         index, count: which share of the load is its.
         warmup_requests: its share of those that are not counted.
+        starts_in_s: when the run starts, as `stage.starts_in_s`.
     """
 
     options: LoadOptions
@@ -68,6 +69,7 @@ class Assignment(_Message):
     index: int
     count: int
     warmup_requests: int
+    starts_in_s: float
     stage: Stage
 
 

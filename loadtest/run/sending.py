@@ -8,19 +8,18 @@ from gevent import GreenletExit
 
 from loadtest.options import LoadOptions
 from loadtest.statistics.ledger import Ledger
-from loadtest.statistics.outcome import Outcome
-from loadtest.users.transport import Transport
+from loadtest.users.transport import Answer, Transport
 from loadtest.workloads.planned import PlannedRequest
 
 OpenTransport = Callable[[LoadOptions, str], Transport]
-Observer = Callable[[Outcome], None]
+Observer = Callable[[Answer], None]
 
 
 class Sender:
     """Any number of greenlets may send at the same time; each request has a transport of its own while it runs.
 
     Attributes:
-        ledgers: where requests that begin from now on are counted.
+        ledgers: where requests that begin from now on are counted, the run's first.
         begun: how many requests were sent.
     """
 
@@ -60,9 +59,9 @@ class Sender:
             return None
         self._running.discard(transport)
         self._idle[target].append(transport)
-        for ledger in ledgers:
-            ledger.add(answer.outcome)
-        self._observe(answer.outcome)
+        counts = [ledger.add(answer.outcome) for ledger in ledgers]
+        if counts[0]:
+            self._observe(answer)
         return answer.text if answer.outcome.failure is None else None
 
     def never_sent(self, target: str, due_at: float) -> None:
