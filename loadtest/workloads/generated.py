@@ -16,7 +16,10 @@ from .definition import Definition, Language
 from .fitting import CountTokens, NoSuchLengthError, estimate_tokens, fit
 from .planned import PlannedRequest, Session
 
-_ESTIMATED: Final = "Prompt lengths are estimates, 4 ASCII characters or 1 other character a token: what is reported is the server's count."
+_ESTIMATED: Final = (
+    "Prompt lengths are estimates, 4 ASCII characters or 1 other character a token; "
+    "what is reported is the server's own count."
+)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class RecordedWorkload:
 
     def _parse(self, text: bytes, number: int) -> Line:
         try:
-            return Line.model_validate_json(text)
+            return Line.model_validate_json(text.rstrip())
         except ValidationError as error:
             raise LoadTestError(f'workload file "{self._path}" line {number}: {_reason(error, text)}') from None
 

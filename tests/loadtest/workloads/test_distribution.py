@@ -22,7 +22,7 @@ def test_median_and_p90_of_what_is_drawn(median: int, spread: float, seed: int) 
     length = LogNormal(median=float(median), p90=median * spread, max=median * spread * 2)
     random = Random(seed)
     drawn = [length.draw_tokens(random) for _ in range(5000)]
-    # 6 standard errors of a quantile of 5000 draws stay within a fifth of ln(p90 / median).
+    # A fifth of ln(p90 / median) is ten standard errors of the 90th percentile of 5000 draws, and more of the median's.
     factor = spread**0.2
     assert median / factor - 1 <= statistics.median(drawn) <= median * factor + 1
     p90 = statistics.quantiles(drawn, n=10)[-1]

@@ -25,7 +25,7 @@ def runs_of_four(text: str) -> int:
 
 
 def pieces_of_words(text: str) -> int:
-    """As byte-pair encodings do: a word is one token for each three letters begun, and a sequence begins with a mark."""
+    """Like byte-pair encoding: a word is a token for each three letters begun; one more stands at the beginning."""
     return 1 + sum(math.ceil(len(word) / 3) for word in re.findall(r"\s?[A-Za-z0-9]+|[^\sA-Za-z0-9]", text))
 
 
