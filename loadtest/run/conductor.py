@@ -126,12 +126,12 @@ class Conductor:
         if self._run is not None and messages.REPORT in data:
             self._run.hear(member, data[messages.REPORT])
 
-    def result(self) -> RunResult | None:
+    def result(self, *, with_histograms: bool = True) -> RunResult | None:
         """The figures so far, of the run that is on or of the last one."""
         run = self._run or self._last
-        return None if run is None else run.result(with_histograms=False)
+        return None if run is None else run.result(with_histograms=with_histograms)
 
-    def timeline(self, since: int) -> Timeline | None:
+    def timeline(self, since: int = 0) -> Timeline | None:
         """Second by second, of the run that is on or of the last one."""
         run = self._run or self._last
         return None if run is None else run.timeline(since)

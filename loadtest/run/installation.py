@@ -44,34 +44,35 @@ def install(user_classes: Mapping[Protocol, type[User]]) -> None:
     """Listen to Locust's events; called once, by the locustfile."""
     locust.runners.WORKER_REPORT_INTERVAL = _REPORT_EVERY_S
 
-    @events.init_command_line_parser.add_listener
-    def _add_arguments(parser: LocustArgumentParser, **_: Any) -> None:
+    def add_ours(parser: LocustArgumentParser, **_: Any) -> None:
         add_arguments(parser, sys.argv[1:])
         parser.set_defaults(stop_timeout=DEFAULT_STOP_TIMEOUT_S)
 
-    @events.init.add_listener
-    def _install(environment: Environment, runner: Runner, **_: Any) -> None:
+    def install_process(environment: Environment, runner: Runner, **_: Any) -> None:
         if isinstance(runner, WorkerRunner):
             _install_worker(environment, runner)
         else:
             _Installation(environment, runner, user_classes)
+
+    events.init_command_line_parser.add_listener(add_ours)
+    events.init.add_listener(install_process)
 
 
 def _install_worker(environment: Environment, runner: Runner) -> Worker:
     worker = Worker(environment, runner, open_transport=open_transport, load_workload=_load_workload)
     install_worker(environment, worker)
 
-    @environment.events.report_to_master.add_listener
-    def _report(data: dict[str, Any], **_: Any) -> None:
+    def add_report(data: dict[str, Any], **_: Any) -> None:
         report = worker.report()
         if report is not None:
             data[messages.REPORT] = report
 
-    def _finish(**_: Any) -> None:
+    def finish(**_: Any) -> None:
         worker.finish(environment.stop_timeout)
 
-    environment.events.test_stopping.add_listener(_finish)
-    environment.events.quitting.add_listener(_finish)
+    environment.events.report_to_master.add_listener(add_report)
+    environment.events.test_stopping.add_listener(finish)
+    environment.events.quitting.add_listener(finish)
     if isinstance(runner, WorkerRunner):
         # What the figures are worth is said by the master.
         environment.process_exit_code = KEPT
@@ -83,7 +84,9 @@ class _Installation:
 
     def __init__(self, environment: Environment, runner: Runner, user_classes: Mapping[Protocol, type[User]]) -> None:
         self._environment = environment
-        self._options = options = environment.parsed_options
+        options = environment.parsed_options
+        assert options is not None, "Locust's command line has been read"
+        self._options = options
         # What is measured goes to stdout, unless Locust writes JSON there.
         self._console = Console(stderr=bool(options.json), highlight=False)
         self._exit_code = COULD_NOT_RUN if options.headless or options.autostart else KEPT
@@ -107,7 +110,7 @@ class _Installation:
             install_web_ui(environment, self._conductor)
         if options.headless and options.only_summary:
             gevent.spawn(print_progress, Console(stderr=True, highlight=False), self._conductor)
-        if self._options.headless or self._options.autostart:
+        if options.headless or options.autostart:
             self._check_now()
 
     def _check_now(self) -> None:

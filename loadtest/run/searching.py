@@ -70,8 +70,8 @@ class Searching:
 def outside(result: RunResult, sla: SlaLimits) -> Sequence[str]:
     """Why a step was not inside; empty when it was.
 
-    The lowest steps cannot reach `min_qps`, which is judged in the end. What still ran when the step's time to finish was
-    over shows a server that falls behind, even if what it did finish was in time.
+    The lowest steps cannot reach `min_qps`, which is judged in the end. What still ran when the step's time to finish
+    was over shows a server that falls behind, even if what it did finish was in time.
     """
     limits = sla.model_copy(update={"min_qps": None})
     reasons = []

@@ -8,7 +8,8 @@ from gevent import GreenletExit
 
 from loadtest.options import LoadOptions
 from loadtest.statistics.ledger import Ledger
-from loadtest.users.transport import Answer, Transport
+from loadtest.users.answer import Answer
+from loadtest.users.transport import Transport
 from loadtest.workloads.planned import PlannedRequest
 
 OpenTransport = Callable[[LoadOptions, str], Transport]

@@ -13,7 +13,7 @@ from locust.runners import Runner
 
 from loadtest.errors import LoadTestError
 from loadtest.options import LoadOptions
-from loadtest.users.transport import Answer
+from loadtest.users.answer import Answer
 from loadtest.workloads.planned import Workload
 
 from . import messages

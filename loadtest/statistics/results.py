@@ -120,7 +120,8 @@ class SearchStep(_Result):
 
 
 class SearchResult(_Result):
-    """What shape `search` found, in arrivals a second. None: not even the lowest rate was inside, or the highest was."""
+    """What shape `search` found, in arrivals a second; None where even the lowest rate was outside, or the highest inside.
+    """
 
     highest_rate_inside: float | None
     lowest_rate_outside: float | None

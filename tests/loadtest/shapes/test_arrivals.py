@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from random import Random
 
 import pytest
@@ -27,7 +27,7 @@ def test_the_mean_rate_is_the_one_asked_for(rate: float) -> None:
 
 def test_gaps_scatter_as_those_of_a_poisson_process_do() -> None:
     found = list(islice(arrivals(RateCurve.constant(5.0), Random(1)), 20_000))
-    gaps = [after - before for before, after in zip(found, found[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(found)]
     mean = sum(gaps) / len(gaps)
     deviation = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / len(gaps))
 
@@ -36,7 +36,7 @@ def test_gaps_scatter_as_those_of_a_poisson_process_do() -> None:
 
 def test_a_ramp_brings_as_many_as_the_area_under_it() -> None:
     ramp = RateCurve(((0.0, 10.0), (100.0, 50.0)))
-    early = sum(len([at for at in times(ramp, seed, 50.0)]) for seed in range(20))
+    early = sum(len(times(ramp, seed, 50.0)) for seed in range(20))
     late = sum(len([at for at in times(ramp, seed, 100.0) if at >= 50.0]) for seed in range(20))
 
     assert early / 20 == pytest.approx(50 * 20, rel=0.05)
