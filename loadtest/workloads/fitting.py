@@ -38,18 +38,22 @@ def fit(pieces: Iterator[str], tokens: int, count: CountTokens, fillers: Sequenc
             shorter can be filled up to the length.
     """
     taken, have = _longest_beginning(pieces, tokens, count)
-    for given_up in range(min(_WORDS_GIVEN_UP, len(taken)) + 1):
-        text = "".join(taken[: len(taken) - given_up])
-        filled = _fill(text, count(text) if given_up else have, tokens, count, fillers)
+    nearest = have
+    for _ in range(_WORDS_GIVEN_UP):
+        filled = _fill("".join(taken), have, tokens, count, fillers)
         if filled is not None:
             return filled
-    raise NoSuchLengthError(f"no text of exactly {tokens} tokens could be made: the nearest has {have}")
+        if not taken:
+            break
+        taken.pop()
+        have = count("".join(taken)) if taken else 0
+    raise NoSuchLengthError(f"no text of exactly {tokens} tokens could be made: the nearest has {nearest}")
 
 
 def _longest_beginning(pieces: Iterator[str], tokens: int, count: CountTokens) -> tuple[list[str], int]:
     """As many pieces as have at most `tokens` tokens, and how many they have."""
     taken: list[str] = []
-    fewer, have = 0, count("")
+    fewer, have = 0, 0  # an empty text is not counted: servers refuse it
     while len(taken) <= _PIECES_A_TOKEN * tokens:
         taken.extend(islice(pieces, _pieces_for(tokens - have, len(taken), have)))
         more, over = len(taken), count("".join(taken))

@@ -61,6 +61,16 @@ def test_a_count_that_costs_is_asked_about_half_a_dozen_times() -> None:
     assert len(asked) / 100 < 8
 
 
+@given(st.integers(1, 60), st.integers(0, 2**32))
+def test_an_empty_text_is_never_counted(tokens: int, seed: int) -> None:
+    def count(text: str) -> int:
+        assert text
+        return tokenizers.utf8_bytes(text)
+
+    source = corpus("zh")
+    assert count(fit(source.pieces(Random(seed)), tokens, count, source.fillers)) == tokens
+
+
 def test_a_count_that_does_not_grow_is_said() -> None:
     source = corpus("en")
     with pytest.raises(NoSuchLengthError, match=r"a text of \d+ words or characters has only 1 tokens by its count"):
