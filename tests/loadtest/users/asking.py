@@ -1,8 +1,4 @@
-"""Sends planned requests over the real transports under gevent, as Locust does, in a process of its own.
-
-`python -m tests.loadtest.users.asking` takes a Job as JSON from each line of standard input and answers with a line of
-Answers. `Asker` is the other side.
-"""
+"""Sends planned requests over the real transports under gevent, as Locust does, in a process of its own."""
 
 from __future__ import annotations
 
@@ -16,6 +12,8 @@ from typing import Any
 from loadtest.options import LoadOptions
 from loadtest.statistics.outcome import ErrorKind, Failure, Outcome
 from tests.serving.ladder import HOME
+
+UNDER_GEVENT = ("-m", "gevent.monkey", "--module")
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Asker:
 
     process: subprocess.Popen[str] = field(
         default_factory=lambda: subprocess.Popen(
-            [sys.executable, "-X", "utf8", "-m", "tests.loadtest.users.asking"],
+            [sys.executable, "-X", "utf8", *UNDER_GEVENT, "tests.loadtest.users.asking_process"],
             cwd=HOME,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -88,55 +86,3 @@ def _answered(entry: dict[str, Any]) -> Answered:
         outcome["failure"] = Failure(ErrorKind(outcome["failure"]["kind"]), outcome["failure"]["message"])
     outcome["itl_s"] = tuple(outcome["itl_s"])
     return Answered(Outcome(**outcome), entry["text"])
-
-
-def main() -> None:
-    """The process under gevent."""
-    from gevent import monkey
-
-    monkey.patch_all()
-    for line in sys.stdin:
-        print(json.dumps(_work(Job(**json.loads(line)))), flush=True)
-
-
-def _work(job: Job) -> list[dict[str, Any]]:
-    import time
-
-    import gevent
-
-    from loadtest.users.transport import open_transport
-    from loadtest.workloads.planned import PlannedRequest
-    from tools.client.request import Message
-
-    options = LoadOptions.model_validate(job.options)
-    requests = [
-        PlannedRequest(**{**entry, "messages": tuple(Message(*message) for message in entry.get("messages", ()))})
-        for entry in job.requests
-    ]
-    target = options.targets[0]
-    transports = [open_transport(options, target) for _ in range(job.at_once)]
-
-    def send_all(transport: Any) -> list[dict[str, Any]]:
-        answers = []
-        for request in requests:
-            if job.prepare:
-                transport.prepare(request)
-            answers.append(asdict(transport.send(request, time.time() - job.late_s)))
-        return answers
-
-    senders = [gevent.spawn(send_all, transport) for transport in transports]
-    if job.close_after_s is not None:
-        gevent.sleep(job.close_after_s)
-        for transport in transports:
-            transport.close()
-    if job.kill_after_s is not None:
-        gevent.sleep(job.kill_after_s)
-        gevent.killall(senders)
-    gevent.joinall(senders, raise_error=job.kill_after_s is None)
-    for transport in transports:
-        transport.close()
-    return [answer for sender in senders if isinstance(sender.value, list) for answer in sender.value]
-
-
-if __name__ == "__main__":
-    main()
