@@ -5,24 +5,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# Locust is started from anywhere, and imports this file by its path alone.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+# Locust imports this file by its path alone, with its folder in front of all others: there, "statistics" would be taken
+# for Python's. The repository's root stands in for it, twice, because Locust takes the first entry away again.
+_FOLDER = Path(__file__).resolve().parent
+_ROOT = str(_FOLDER.parent)
+sys.path[:] = [_ROOT if Path(entry).resolve() == _FOLDER else entry for entry in sys.path]
+sys.path.insert(1, _ROOT)
 
-from loadtest.options import Protocol  # noqa: E402
 from loadtest.run.installation import install  # noqa: E402
 from loadtest.run.load_shape import LadderShape  # noqa: E402
-from loadtest.users.generate import GenerateUser  # noqa: E402
-from loadtest.users.generate_stream import GenerateStreamUser  # noqa: E402
-from loadtest.users.grpc_stream import GrpcStreamUser  # noqa: E402
-from loadtest.users.openai import OpenAiUser  # noqa: E402
+from loadtest.users.user_classes import GenerateStreamUser, GenerateUser, GrpcStreamUser, OpenAiUser  # noqa: E402
 
 __all__ = ["GenerateStreamUser", "GenerateUser", "GrpcStreamUser", "LadderShape", "OpenAiUser"]
 
-install(
-    {
-        Protocol.GENERATE_STREAM: GenerateStreamUser,
-        Protocol.GENERATE: GenerateUser,
-        Protocol.GRPC: GrpcStreamUser,
-        Protocol.OPENAI: OpenAiUser,
-    }
-)
+install([GenerateStreamUser, GenerateUser, GrpcStreamUser, OpenAiUser])

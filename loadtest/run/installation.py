@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import gevent
 import locust.runners
-from locust import User, events
+from locust import events
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 from locust.runners import Runner, WorkerRunner
@@ -19,9 +20,10 @@ from rich.text import Text
 
 from loadtest.arguments import RunRequest, add_arguments
 from loadtest.errors import LoadTestError
-from loadtest.options import LoadOptions, Protocol
+from loadtest.options import LoadOptions
 from loadtest.users.targets import check_targets
 from loadtest.users.transport import open_transport
+from loadtest.users.user_classes import LadderUser
 from loadtest.webui.extension import install as install_web_ui
 from loadtest.workloads.catalogue import load_workload
 from loadtest.workloads.planned import Workload
@@ -40,9 +42,11 @@ DEFAULT_STOP_TIMEOUT_S: Final = 30
 _REPORT_EVERY_S: Final = 1.0
 
 
-def install(user_classes: Mapping[Protocol, type[User]]) -> None:
+def install(user_classes: Sequence[type[LadderUser]]) -> None:
     """Listen to Locust's events; called once, by the locustfile."""
     locust.runners.WORKER_REPORT_INTERVAL = _REPORT_EVERY_S
+    # It logs each request of the checks as information.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
     def add_ours(parser: LocustArgumentParser, **_: Any) -> None:
         add_arguments(parser, sys.argv[1:])
@@ -82,7 +86,7 @@ def _install_worker(environment: Environment, runner: Runner) -> Worker:
 class _Installation:
     """The conductor's process."""
 
-    def __init__(self, environment: Environment, runner: Runner, user_classes: Mapping[Protocol, type[User]]) -> None:
+    def __init__(self, environment: Environment, runner: Runner, user_classes: Sequence[type[LadderUser]]) -> None:
         self._environment = environment
         options = environment.parsed_options
         assert options is not None, "Locust's command line has been read"
@@ -96,7 +100,7 @@ class _Installation:
         self._conductor = Conductor(
             environment,
             runner,
-            user_classes,
+            {user_class.protocol: user_class for user_class in user_classes},
             worker=None if is_master else _install_worker(environment, runner),
             checks=(check_targets, _load_workload),
             conclude=self._conclude,

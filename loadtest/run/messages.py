@@ -33,7 +33,7 @@ class _Message(BaseModel):
 
     def data(self) -> dict[str, Any]:
         """The form that travels."""
-        return self.model_dump(mode="json")
+        return self.model_dump()
 
 
 class Stage(BaseModel):
