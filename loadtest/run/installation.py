@@ -160,7 +160,7 @@ class _Installation:
 
 def _check(options: LoadOptions) -> None:
     """Raises LoadTestError when the run could not work."""
-    session = next(_load_workload(options).sessions(Random(options.seed)))
+    session = next(_load_workload(options).sessions(Random(options.seed)))  # noqa: S311  # prompts, not secrets
     sample = session.next(None)
     assert sample is not None, "a session has at least one turn"
     check_targets(options, sample)
