@@ -24,7 +24,8 @@ OVER_TIME = (
     "itl_p95_ms",
     "e2e_p95_ms",
 )
-# The names of the histograms, with what the limits of a run call them and the factor from milliseconds to theirs.
+NO_MARKS: dict[str, Any] = {"warmup_s": 0, "limits_ms": {}}
+# The names of the histograms that are drawn.
 LATENCIES = ("ttft", "tpot", "itl", "e2e")
 _MOST_POINTS = 400
 
@@ -34,14 +35,13 @@ def targets(order: Sequence[str]) -> list[dict[str, Any]]:
     return [{"name": target, "color": color_of(target, order)} for target in order]
 
 
-def limits_ms(result: RunResult) -> dict[str, float]:
-    """The limits of the latencies, by histogram."""
-    sla = result.sla
-    if sla is None:
-        return {}
-    end_to_end = None if sla.p99_e2e_s is None else sla.p99_e2e_s * 1000
-    limits = {"ttft": sla.ttft_ms, "tpot": sla.tpot_ms, "e2e": end_to_end}
-    return {name: limit for name, limit in limits.items() if limit is not None}
+def marks(result: RunResult) -> dict[str, Any]:
+    """What is marked in the charts: the end of the warm-up in seconds, and the limits of latencies by their names."""
+    limits: dict[str, float | None] = {}
+    if result.sla is not None:
+        end_to_end = None if result.sla.p99_e2e_s is None else result.sla.p99_e2e_s * 1000
+        limits = {"ttft": result.sla.ttft_ms, "tpot": result.sla.tpot_ms, "e2e": end_to_end}
+    return {"warmup_s": result.options.warmup_s, "limits_ms": limits}
 
 
 def over_time(timeline: Timeline) -> dict[str, dict[str, list[Any]]]:

@@ -22,10 +22,10 @@ from loadtest.webui.pages import STATIC, render
 from loadtest.webui.report_page import report_page
 from loadtest.webui.target_table import COLUMNS, tab_rows, targets_csv
 
+_View = Callable[[], Response]
+
 TAB: Final = "llm"
-_NOTHING_YET: Final = (
-    "No request has been counted yet: start a run in Locust's form, and come back after its warm-up.\n"
-)
+_NOTHING_YET: Final = "No run has been started yet: start one in Locust's form, then come back.\n"
 _LINK: Final = """
 <a href="./ladder/" style="position: fixed; left: 24px; bottom: 16px; z-index: 1500; padding: 10px 18px;
   border-radius: 20px; background: #0072b2; color: #fff; font: 500 14px/1.2 system-ui, sans-serif;
@@ -36,7 +36,7 @@ _LINK: Final = """
 def install(environment: Environment, live: LiveRun) -> None:
     """Call it in `events.init`, before the web UI serves; without a web UI (headless, worker) it does nothing."""
     web_ui = environment.web_ui
-    if web_ui is None:
+    if web_ui is None or web_ui.app is None:
         return
     _add_tab(web_ui)
     web_ui.app.register_blueprint(_pages(environment, web_ui, live))
@@ -67,7 +67,7 @@ def _adder_of_rows(live: LiveRun) -> Callable[[Response], Response]:
     def add_rows(response: Response) -> Response:
         # Locust hands out the same response for two seconds: what is added must be the same when added twice.
         if request.endpoint == "locust.request_stats" and response.is_json:
-            result = live.result()
+            result = live.result(with_histograms=False)
             rows = [] if result is None else tab_rows(result.targets)
             answer = response.get_json()
             answer["extended_stats"] = [{"key": TAB, "data": rows}]
@@ -87,17 +87,17 @@ def _pages(environment: Environment, web_ui: WebUI, live: LiveRun) -> Blueprint:
     base = (environment.parsed_options and environment.parsed_options.web_base_path) or ""
     pages = Blueprint("ladder", __name__, url_prefix=f"{base}/ladder", static_folder=STATIC, static_url_path="/static")
 
-    @pages.get("/")
-    @web_ui.auth_required_if_enabled
-    def charts() -> str:
-        return render("live.html")
+    def add(path: str, answer: _View) -> None:
+        behind_login: Callable[[_View], _View] = web_ui.auth_required_if_enabled
+        pages.add_url_rule(f"/{path}", path.replace(".", "_") or "charts", behind_login(answer))
 
-    @pages.get("/data")
-    @web_ui.auth_required_if_enabled
+    def charts() -> Response:
+        return Response(render("live.html"), content_type="text/html; charset=utf-8")
+
     def data() -> Response:
         since = max(0, request.args.get("since", 0, type=int))
         state = "missing" if environment.runner is None else environment.runner.state
-        return jsonify(news(state, live.result(), live.timeline(since)))
+        return jsonify(news(state, live.result(with_histograms=False), live.timeline(since)))
 
     def download(name: str, content_type: str, content: Callable[[RunResult, Timeline | None], str]) -> None:
         def answer() -> Response:
@@ -107,10 +107,10 @@ def _pages(environment: Environment, web_ui: WebUI, live: LiveRun) -> Blueprint:
             headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
             return Response(content(result, live.timeline()), content_type=content_type, headers=headers)
 
-        pages.add_url_rule(
-            f"/{name}", endpoint=name.replace(".", "_"), view_func=web_ui.auth_required_if_enabled(answer)
-        )
+        add(name, answer)
 
+    add("", charts)
+    add("data", data)
     download("results.json", "application/json", lambda result, _: result.model_dump_json(indent=2))
     download("targets.csv", "text/csv; charset=utf-8", lambda result, _: targets_csv(result.targets))
     download("report.html", "text/html; charset=utf-8", report_page)

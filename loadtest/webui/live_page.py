@@ -34,7 +34,7 @@ def news(state: str, result: RunResult | None, timeline: Timeline | None) -> dic
         "facts": [],
         "run": None,
         "targets": [],
-        "limits_ms": {},
+        "marks": chart_data.NO_MARKS,
         "rows": [],
         "timeline": {},
     }
@@ -43,7 +43,7 @@ def news(state: str, result: RunResult | None, timeline: Timeline | None) -> dic
         answer["facts"] = facts(result.options)
         answer["run"] = result.started_at.isoformat()
         answer["targets"] = chart_data.targets(order)
-        answer["limits_ms"] = chart_data.limits_ms(result)
+        answer["marks"] = chart_data.marks(result)
         answer["rows"] = [asdict(row) for row in rows(result.targets, order)]
     if result is not None and timeline is not None:
         answer["timeline"] = chart_data.over_time(timeline)
@@ -57,10 +57,16 @@ def facts(options: LoadOptions) -> list[str]:
 
 def notices(state: str, result: RunResult | None) -> list[Notice]:
     """What a reader has to know before believing the figures."""
-    if result is None:
-        return [_waiting(state)]
     found = []
-    if result.client.saturated:
+    going_on = state in _GOING_ON
+    if result is None or not any(target.requests for target in result.targets):
+        if going_on:
+            found.append(_notice("", "Nothing has been counted yet: no request after the warm-up has ended."))
+        elif result is None:
+            found.append(_notice("", "Nothing is running. Start a run in Locust's form, and its charts appear here."))
+        else:
+            found.append(_notice("bad", "The run ended before anything was counted."))
+    if result is not None and result.client.saturated:
         found.append(
             _notice(
                 "warning",
@@ -69,15 +75,9 @@ def notices(state: str, result: RunResult | None) -> list[Notice]:
                 result.client.saturated,
             )
         )
-    if result.partial:
+    if result is not None and result.partial:
         found.append(_notice("warning", "These results are partial:", result.partial))
     return found
-
-
-def _waiting(state: str) -> Notice:
-    if state in _GOING_ON:
-        return _notice("", "The run has started; nothing has been counted yet. What is due in the warm-up is left out.")
-    return _notice("", "Nothing is running. Start a run in Locust's form, and its charts appear here.")
 
 
 def _notice(level: str, text: str, reasons: tuple[str, ...] = ()) -> Notice:

@@ -11,8 +11,10 @@ from loadtest.statistics.timeline import Timeline
 class LiveRun(Protocol):
     """The run as the web UI sees it; asked every second or two while a browser looks on."""
 
-    def result(self) -> RunResult | None:
-        """The figures so far; None before the first run, and while nothing has been counted yet."""
+    def result(self, *, with_histograms: bool = True) -> RunResult | None:
+        """The figures so far; None before the first run. Encoding histograms takes time that a running test needs:
+        leave them out of what is only looked at.
+        """
 
     def timeline(self, since: int = 0) -> Timeline | None:
-        """The whole seconds from `since` on, counted from the start of the run; None before the first run."""
+        """The seconds from `since` on, counted from the start of the run; None before the first run."""

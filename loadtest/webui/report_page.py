@@ -3,44 +3,44 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from loadtest.statistics.results import RunResult, TargetResult
+from loadtest.statistics.results import RunResult
+from loadtest.statistics.sla import Verdict, judge
 from loadtest.statistics.timeline import Timeline
 from loadtest.webui import chart_data
 from loadtest.webui.command import command
 from loadtest.webui.pages import inlined, render
-from loadtest.webui.target_table import Figure, color_of, figure_text, rows
+from loadtest.webui.target_table import color_of, figure_text, rows
 from loadtest.webui.wording import settings
+
+# What is judged and in which unit, by the names of the limits.
+_JUDGED: Final = {
+    "ttft_ms": ("TTFT, p95", "at most", "ms"),
+    "tpot_ms": ("TPOT, p95", "at most", "ms"),
+    "p99_e2e_s": ("End to end, p99", "at most", "s"),
+    "min_qps": ("Goodput", "at least", "/s"),
+    "max_failures_percent": ("Failures", "at most", "%"),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a target kept a promise, and what it measured."""
+class Measured:
+    """What a target measured, and whether it kept the promise; None where it could not be judged."""
 
-    kept: bool
-    measured: str
+    text: str
+    kept: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One limit of the SLA; the verdicts are in the order of the run's results."""
+    """One limit of the SLA; `measured` is in the order of the run's results."""
 
     what: str
     limit: str
-    verdicts: tuple[Verdict, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """A field of the limits, and the figure of a target that it is held against."""
-
-    field: str
-    what: str
-    bound: str
-    unit: str
-    measure: Callable[[TargetResult], Figure]
+    measured: tuple[Measured, ...]
 
 
 def report_page(result: RunResult, timeline: Timeline | None) -> str:
@@ -48,7 +48,7 @@ def report_page(result: RunResult, timeline: Timeline | None) -> str:
     order = result.options.targets
     charts = {
         "targets": chart_data.targets(order),
-        "limits_ms": chart_data.limits_ms(result),
+        "marks": chart_data.marks(result),
         "timeline": {} if timeline is None else chart_data.over_time(timeline),
         "distributions": chart_data.distributions(result),
     }
@@ -72,34 +72,15 @@ def promises(result: RunResult) -> Iterator[Promise]:
     """What the SLA of the run promised, next to what was measured; nothing without SLA."""
     if result.sla is None:
         return
-    for figure in _JUDGED:
-        limit = getattr(result.sla, figure.field)
+    verdicts = [{verdict.what: verdict for verdict in judge(target, result.sla)} for target in result.targets]
+    for name, (what, bound, unit) in _JUDGED.items():
+        limit = getattr(result.sla, name)
         if limit is not None:
-            yield Promise(
-                figure.what,
-                f"{figure.bound} {figure_text(limit)} {figure.unit}",
-                tuple(_verdict(figure, target) for target in result.targets),
-            )
+            measured = tuple(_measured(of_target.get(name), unit) for of_target in verdicts)
+            yield Promise(what, f"{bound} {figure_text(limit)} {unit}", measured)
 
 
-def _verdict(figure: _Judged, target: TargetResult) -> Verdict:
-    miss = next((miss for miss in target.missed if miss.what == figure.field), None)
-    measured = figure.measure(target) if miss is None else miss.measured
-    return Verdict(kept=miss is None, measured=f"{figure_text(measured)} {figure.unit}")
-
-
-def _failed_percent(target: TargetResult) -> Figure:
-    return 100 * sum(target.failures.values()) / target.requests if target.requests else None
-
-
-def _e2e_p99_s(target: TargetResult) -> Figure:
-    return None if target.e2e_ms.p99 is None else target.e2e_ms.p99 / 1000
-
-
-_JUDGED = (
-    _Judged("ttft_ms", "TTFT, p95", "at most", "ms", lambda target: target.ttft_ms.p95),
-    _Judged("tpot_ms", "TPOT, p95", "at most", "ms", lambda target: target.tpot_ms.p95),
-    _Judged("p99_e2e_s", "End to end, p99", "at most", "s", _e2e_p99_s),
-    _Judged("min_qps", "Requests", "at least", "/s", lambda target: target.requests_per_s),
-    _Judged("max_failures_percent", "Failures", "at most", "%", _failed_percent),
-)
+def _measured(verdict: Verdict | None, unit: str) -> Measured:
+    if verdict is None:
+        return Measured("not judged", None)
+    return Measured(f"{figure_text(verdict.measured)} {unit}", verdict.kept)

@@ -43,6 +43,21 @@ const LadderCharts = (() => {
     return mark;
   }
 
+  // The warm-up, which the figures leave out, has another ground.
+  function warmupGround(seconds) {
+    return (plot) => {
+      const { min, max } = plot.scales.x;
+      if (!seconds || min == null || min >= seconds) return;
+      const { left, top, height } = plot.bbox;
+      const width = plot.valToPos(Math.min(seconds, max), "x", true) - left;
+      const ink = plot.ctx;
+      ink.save();
+      ink.fillStyle = css("--grid");
+      ink.fillRect(left, top, width, height);
+      ink.restore();
+    };
+  }
+
   // A dashed line at the limit, when the axis reaches so far.
   function limitLine(axis, limit) {
     return (plot) => {
@@ -79,7 +94,7 @@ const LadderCharts = (() => {
   }
 
   // `lines`: {name, color, width, dash}; `x`, `y`: {format, log, splits, space, range}. Returns the plot, still empty.
-  function draw(place, { title, note, sync, lines, x, y, limit, limitAxis = "y" }) {
+  function draw(place, { title, note, sync, lines, x, y, limit, limitAxis = "y", warmup }) {
     const head = element("div", "head");
     const readout = element("span", "readout");
     const plotPlace = element("div", "plot");
@@ -132,7 +147,7 @@ const LadderCharts = (() => {
             points: { show: false },
           })),
         ],
-        hooks: { setCursor: [say], setData: [say], draw: [limitLine(limitAxis, limit)] },
+        hooks: { setCursor: [say], setData: [say], drawClear: [warmupGround(warmup)], draw: [limitLine(limitAxis, limit)] },
       },
       [[], ...lines.map(() => [])],
       plotPlace,
@@ -175,7 +190,7 @@ const LadderCharts = (() => {
   ];
 
   // The charts over time. Returns a function that shows a timeline: per target, columns of one length.
-  function overTime(place, targets, limits) {
+  function overTime(place, targets, marks) {
     const charts = OVER_TIME.map(({ title, latency, column, shape, note, unit }) => {
       const drawnOf = latency
         ? [{ column: `${latency}_p50_ms` }, { column: `${latency}_p95_ms`, width: 1.25, dash: [4, 4] }]
@@ -188,7 +203,8 @@ const LadderCharts = (() => {
         lines,
         x: { format: format.clock },
         y: { format: format[unit] },
-        limit: latency && limits[latency],
+        limit: latency && marks.limits_ms[latency],
+        warmup: marks.warmup_s,
       });
       return { plot, lines, shape: shape ?? ((values) => values) };
     });
@@ -240,7 +256,7 @@ const LadderCharts = (() => {
     return true;
   }
 
-  function legend(place, targets) {
+  function legend(place, targets, marks) {
     place.replaceChildren(
       ...targets.map(({ name, color }) => {
         const entry = element("span");
@@ -248,6 +264,11 @@ const LadderCharts = (() => {
         return entry;
       }),
     );
+    if (marks?.warmup_s) {
+      const entry = element("span", "quiet");
+      entry.append(element("span", "ground"), "warm-up, not counted");
+      place.append(entry);
+    }
   }
 
   function redraw() {

@@ -16,8 +16,8 @@
     run = answer.run;
     columns = {};
     byId("charts").replaceChildren();
-    legend(byId("targets"), answer.targets);
-    show = overTime(byId("charts"), answer.targets, answer.limits_ms);
+    legend(byId("targets"), answer.targets, answer.marks);
+    show = overTime(byId("charts"), answer.targets, answer.marks);
   }
 
   // Seconds that came again replace what was known of them.

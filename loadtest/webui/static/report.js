@@ -5,7 +5,8 @@
   const { distribution, legend, overTime, theme } = LadderCharts;
   const data = JSON.parse(document.getElementById("data").textContent);
   theme();
-  for (const place of document.querySelectorAll(".legend")) legend(place, data.targets);
+  legend(document.getElementById("targets"), data.targets);
+  legend(document.getElementById("targets-over-time"), data.targets, data.marks);
 
   const LATENCIES = [
     ["ttft", "Time to first token"],
@@ -16,12 +17,12 @@
   const distributions = document.getElementById("distributions");
   for (const [key, title] of LATENCIES) {
     distribution(distributions, {
-      title, key, targets: data.targets, curves: data.distributions[key], limit: data.limits_ms[key],
+      title, key, targets: data.targets, curves: data.distributions[key], limit: data.marks.limits_ms[key],
     });
   }
   document.getElementById("no-distributions").hidden = distributions.childElementCount > 0;
 
   const measured = Object.values(data.timeline).some(({ second }) => second.length);
   document.getElementById("no-timeline").hidden = measured;
-  if (measured) overTime(document.getElementById("timeline"), data.targets, data.limits_ms)(data.timeline);
+  if (measured) overTime(document.getElementById("timeline"), data.targets, data.marks)(data.timeline);
 })();
