@@ -18,6 +18,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from loadtest.options import LoadOptions, SlaLimits
+from loadtest.statistics.health import SendLag
 from loadtest.statistics.histogram import Histogram
 from loadtest.statistics.outcome import Outcome
 from loadtest.statistics.records import Record, Records
@@ -162,6 +163,13 @@ class Ledger:
         """Seconds from `since` on, up to the last event, or up to `seconds` after the start if that is later."""
         return self._seconds.timeline(since, int(seconds))
 
+    def send_lags(self) -> tuple[SendLag, ...]:
+        """How late each target's requests went out, for `HealthWatch.health`."""
+        return tuple(
+            SendLag(target, _p99_ms(tally.lag), _p99_ms(tally.ttft if tally.ttft.count else tally.e2e))
+            for target, tally in self._tallies.items()
+        )
+
     def records(self) -> tuple[Record, ...]:
         """The first 200,000 counted requests, earliest due first."""
         return self._records.by_due_time()
@@ -196,6 +204,10 @@ class Ledger:
             histograms={name: histogram.encode() for name, histogram in histograms.items()} if with_histograms else {},
         )
         return result.model_copy(update={"missed": misses(result, self._sla)}) if self._sla else result
+
+
+def _p99_ms(histogram: Histogram) -> float | None:
+    return histogram.percentiles_ms(990)[0]
 
 
 def _rate(count: int, seconds: float) -> float:
