@@ -14,17 +14,26 @@ from flask import Blueprint, Response, jsonify, request
 from locust.env import Environment
 from locust.web import WebUI
 
+from loadtest.statistics.exports import targets_csv, timeline_csv
 from loadtest.statistics.results import RunResult
 from loadtest.statistics.timeline import Timeline
 from loadtest.webui.live_page import news
 from loadtest.webui.live_run import LiveRun
 from loadtest.webui.pages import STATIC, render
 from loadtest.webui.report_page import report_page
-from loadtest.webui.target_table import COLUMNS, tab_rows, targets_csv
+from loadtest.webui.target_table import COLUMNS, tab_rows
 
 _View = Callable[[], Response]
+_Content = Callable[[RunResult, Timeline], str]
 
 TAB: Final = "llm"
+# What can be downloaded, named as `--out` names its files.
+_FILES: Final[dict[str, tuple[str, _Content]]] = {
+    "report.html": ("text/html", report_page),
+    "results.json": ("application/json", lambda result, _: result.model_dump_json(indent=2) + "\n"),
+    "targets.csv": ("text/csv", lambda result, _: targets_csv(result)),
+    "timeline.csv": ("text/csv", lambda _, timeline: timeline_csv(timeline)),
+}
 _NOTHING_YET: Final = "No run has been started yet: start one in Locust's form, then come back.\n"
 _LINK: Final = """
 <a href="./ladder/" style="position: fixed; left: 24px; bottom: 16px; z-index: 1500; padding: 10px 18px;
@@ -54,10 +63,7 @@ def _add_tab(web_ui: WebUI) -> None:
             *({"key": column.key, "title": column.heading} for column in COLUMNS),
         ],
     }
-    downloads = [
-        {"href": f"./ladder/{name}", "title": f"Download LLM {name}"}
-        for name in ("report.html", "results.json", "targets.csv")
-    ]
+    downloads = [{"href": f"./ladder/{name}", "title": f"Download LLM {name}"} for name in _FILES]
     arguments["extended_tabs"] = [*arguments.get("extended_tabs", []), tab]
     arguments["extended_tables"] = [*arguments.get("extended_tables", []), table]
     arguments["extended_csv_files"] = [*arguments.get("extended_csv_files", []), *downloads]
@@ -97,21 +103,20 @@ def _pages(environment: Environment, web_ui: WebUI, live: LiveRun) -> Blueprint:
     def data() -> Response:
         since = max(0, request.args.get("since", 0, type=int))
         state = "missing" if environment.runner is None else environment.runner.state
-        return jsonify(news(state, live.result(with_histograms=False), live.timeline(since)))
+        return jsonify(news(state, live.result(with_histograms=False), live.timeline(since), live.error))
 
-    def download(name: str, content_type: str, content: Callable[[RunResult, Timeline | None], str]) -> None:
+    def download(name: str, content_type: str, content: _Content) -> None:
         def answer() -> Response:
-            result = live.result()
-            if result is None:
+            result, timeline = live.result(), live.timeline()
+            if result is None or timeline is None:
                 return Response(_NOTHING_YET, status=404, content_type="text/plain; charset=utf-8")
             headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-            return Response(content(result, live.timeline()), content_type=content_type, headers=headers)
+            return Response(content(result, timeline), content_type=f"{content_type}; charset=utf-8", headers=headers)
 
         add(name, answer)
 
     add("", charts)
     add("data", data)
-    download("results.json", "application/json", lambda result, _: result.model_dump_json(indent=2))
-    download("targets.csv", "text/csv; charset=utf-8", lambda result, _: targets_csv(result.targets))
-    download("report.html", "text/html; charset=utf-8", report_page)
+    for name, (content_type, content) in _FILES.items():
+        download(name, content_type, content)
     return pages

@@ -26,11 +26,11 @@ _STATES = {
 _GOING_ON = ("spawning", "running", "cleanup", "stopping")
 
 
-def news(state: str, result: RunResult | None, timeline: Timeline | None) -> dict[str, Any]:
+def news(state: str, result: RunResult | None, timeline: Timeline | None, error: str = "") -> dict[str, Any]:
     """What the page shows of the run: `run` tells one run from the next, and is None while there is none to show."""
     answer: dict[str, Any] = {
         "state": _STATES.get(state, state),
-        "notices": notices(state, result),
+        "notices": notices(state, result, error),
         "facts": [],
         "run": None,
         "targets": [],
@@ -55,9 +55,11 @@ def facts(options: LoadOptions) -> list[str]:
     return [options.host, options.protocol, f"workload {options.workload}", load(options)]
 
 
-def notices(state: str, result: RunResult | None) -> list[Notice]:
+def notices(state: str, result: RunResult | None, error: str) -> list[Notice]:
     """What a reader has to know before believing the figures."""
     found = []
+    if error:
+        found.append(_notice("bad", f"The last run could not begin, or not go on: {error}"))
     going_on = state in _GOING_ON
     if result is None or not any(target.requests for target in result.targets):
         if going_on:

@@ -9,7 +9,13 @@ from loadtest.statistics.timeline import Timeline
 
 
 class LiveRun(Protocol):
-    """The run as the web UI sees it; asked every second or two while a browser looks on."""
+    """The run as the web UI sees it; asked every second or two while a browser looks on.
+
+    Attributes:
+        error: why the last run could not begin or go on; empty when it could.
+    """
+
+    error: str
 
     def result(self, *, with_histograms: bool = True) -> RunResult | None:
         """The figures so far; None before the first run. Encoding histograms takes time that a running test needs:

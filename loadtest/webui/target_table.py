@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from itertools import groupby
 
 from loadtest.statistics.results import TargetResult
@@ -127,17 +125,3 @@ def _rounded(figure: Figure) -> Figure:
     if figure is None or isinstance(figure, int):
         return figure
     return round(figure, _decimals([figure]))
-
-
-def targets_csv(targets: Sequence[TargetResult]) -> str:
-    """The same figures as CSV, unrounded."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["target", *(_csv_name(column) for column in COLUMNS)])
-    for target in targets:
-        writer.writerow([target.target, *(column.value(target) for column in COLUMNS)])
-    return text.getvalue()
-
-
-def _csv_name(column: Column) -> str:
-    return {"%": f"{column.key}_percent", "ms": f"{column.key}_ms"}.get(column.unit, column.key)

@@ -8,6 +8,7 @@ from locust import User
 from locust.argument_parser import parse_options
 from locust.env import Environment
 
+from loadtest.statistics.exports import targets_csv, timeline_csv
 from loadtest.statistics.results import RunResult
 from loadtest.statistics.timeline import Timeline
 from loadtest.webui.extension import install
@@ -19,6 +20,7 @@ class FakeRun:
     """A run that is over, or that has not begun; it remembers what it was asked."""
 
     def __init__(self) -> None:
+        self.error = ""
         self.run: tuple[RunResult, Timeline] | None = None
         self.histograms_asked: list[bool] = []
 
@@ -78,6 +80,7 @@ def test_locusts_page_gets_the_tab_its_table_the_downloads_and_a_link_to_the_cha
         "./ladder/report.html",
         "./ladder/results.json",
         "./ladder/targets.csv",
+        "./ladder/timeline.csv",
     ]
     assert page.count('<a href="./ladder/"') == 1
     assert page.rstrip().endswith("</html>")
@@ -117,9 +120,11 @@ def test_the_page_is_told_only_the_seconds_it_asks_for(locust: FlaskClient, live
     assert locust.get("/ladder/data?since=-3").get_json()["timeline"]["llm_bf16"]["second"][0] == 0
     assert locust.get("/ladder/data?since=x").get_json()["timeline"]["llm_bf16"]["second"][0] == 0
     assert live.histograms_asked == [False] * 3
+    live.error = "no worker has connected"
+    assert "no worker has connected" in locust.get("/ladder/data").text
 
 
-@pytest.mark.parametrize("name", ["report.html", "results.json", "targets.csv"])
+@pytest.mark.parametrize("name", ["report.html", "results.json", "targets.csv", "timeline.csv"])
 def test_there_is_nothing_to_download_before_the_first_run(locust: FlaskClient, name: str) -> None:
     answer = locust.get(f"/ladder/{name}")
     assert answer.status_code == 404
@@ -132,12 +137,14 @@ def test_results_are_downloaded_as_files(locust: FlaskClient, live: FakeRun) -> 
         ("report.html", "text/html"),
         ("results.json", "application/json"),
         ("targets.csv", "text/csv"),
+        ("timeline.csv", "text/csv"),
     ):
         answer = locust.get(f"/ladder/{name}")
         assert answer.content_type.startswith(content_type)
         assert answer.headers["Content-Disposition"] == f'attachment; filename="{name}"'
     assert RunResult.model_validate_json(locust.get("/ladder/results.json").data) == live.run[0]
-    assert locust.get("/ladder/targets.csv").text.startswith("target,requests,failures,in_sla_percent,ttft_p50_ms")
+    assert locust.get("/ladder/targets.csv").text == targets_csv(live.run[0])
+    assert locust.get("/ladder/timeline.csv").text == timeline_csv(live.run[1])
     assert "<!doctype html>" in locust.get("/ladder/report.html").text
 
 

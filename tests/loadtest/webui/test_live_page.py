@@ -30,6 +30,11 @@ def test_a_run_that_ended_without_a_request_is_said_to() -> None:
     assert texts(news("stopped", result, timeline)) == ["The run ended before anything was counted."]
 
 
+def test_why_a_run_could_not_begin_is_said() -> None:
+    (error, _) = texts(news("ready", None, None, "no worker has connected"))
+    assert error == "The last run could not begin, or not go on: no worker has connected"
+
+
 def test_a_run_shows_its_figures_and_its_seconds() -> None:
     result, timeline = run_of(two_targets())
     answer = news("running", result, timeline)

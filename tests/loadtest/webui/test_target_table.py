@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import csv
-
 import pytest
 
 from loadtest.options import SlaLimits
-from loadtest.webui.target_table import COLUMNS, color_of, figure_text, headings, rows, tab_rows, targets_csv
-from tests.loadtest.webui.runs import answer, failure, options, run_of, two_targets
+from loadtest.webui.target_table import COLUMNS, color_of, figure_text, headings, rows, tab_rows
+from tests.loadtest.webui.runs import answer, failure, options, run_of
 
 
 def test_a_row_holds_the_figures_in_the_order_of_the_columns() -> None:
@@ -61,12 +59,3 @@ def test_columns_of_a_group_stand_under_one_heading() -> None:
     ]
     assert sum(len(heading.titles) for heading in headings()) == len(COLUMNS)
     assert [column.heading for column in COLUMNS[2:4]] == ["In SLA (%)", "TTFT p50 (ms)"]
-
-
-def test_the_csv_has_units_in_its_names_and_unrounded_figures() -> None:
-    result, _ = run_of(two_targets())
-    lines = list(csv.DictReader(targets_csv(result.targets).splitlines()))
-    assert [line["target"] for line in lines] == ["llm_bf16", "llm_awq"]
-    assert float(lines[0]["ttft_p50_ms"]) == result.targets[0].ttft_ms.p50
-    assert lines[0]["in_sla_percent"] == ""
-    assert float(lines[1]["requests_per_s"]) == result.targets[1].requests_per_s
