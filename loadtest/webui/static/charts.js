@@ -5,6 +5,9 @@
 const LadderCharts = (() => {
   const COLORS = 6;
   const HEIGHT = 220;
+  // Lines through fewer values than that also show the values.
+  const FEW = 60;
+  const WHOLE = [1, 2, 5].flatMap((step) => [1, 10, 100, 1e3, 1e4, 1e5].map((power) => step * power)).sort((a, b) => a - b);
   const drawn = [];
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -20,6 +23,8 @@ const LadderCharts = (() => {
     return made;
   };
 
+  const isEmpty = (plot) => plot.data.slice(1).every((line) => line.every((value) => value == null));
+
   const trimmed = (value, digits) => String(Number(value.toPrecision(digits)));
   const format = {
     ms: (value) => {
@@ -27,6 +32,7 @@ const LadderCharts = (() => {
       return value >= 1000 ? `${trimmed(value / 1000, 3)} s` : `${trimmed(value, 3)} ms`;
     },
     count: (value) => (value == null ? "–" : value >= 10000 ? `${trimmed(value / 1000, 3)}k` : trimmed(value, 3)),
+    whole: (value) => (value == null ? "–" : value >= 10000 ? `${trimmed(value / 1000, 3)}k` : String(value)),
     percent: (value) => (value == null ? "–" : `${trimmed(value * 100, 3)} %`),
     nines: (value) => (value <= 0 ? "0" : `p${trimmed((1 - 10 ** -value) * 100, 2 + Math.ceil(value))}`),
     clock: (value, most = value) => {
@@ -93,7 +99,7 @@ const LadderCharts = (() => {
     };
   }
 
-  // `lines`: {name, color, width, dash}; `x`, `y`: {format, log, splits, space, range}. Returns the plot, still empty.
+  // `lines`: {name, color, width, dash}; `x`, `y`: {format, whole, log, splits, space, range}. Returns the plot, still empty.
   function draw(place, { title, note, sync, lines, x, y, limit, limitAxis = "y", warmup }) {
     const head = element("div", "head");
     const readout = element("span", "readout");
@@ -110,7 +116,9 @@ const LadderCharts = (() => {
       font: "12px system-ui, sans-serif",
       gap: 6,
       size,
-      values: (plot, splits) => splits.map((split) => (split == null ? "" : scale.format(split, splits.at(-1)))),
+      values: (plot, splits) =>
+        splits.map((split) => (split == null || isEmpty(plot) ? "" : scale.format(split, splits.at(-1)))),
+      ...(scale.whole ? { incrs: WHOLE } : {}),
       ...(scale.splits ? { splits: scale.splits } : {}),
       ...(scale.space ? { space: scale.space } : {}),
     });
@@ -144,7 +152,11 @@ const LadderCharts = (() => {
             width: line.width ?? 2,
             dash: line.dash ?? dashOf(line.color),
             spanGaps: true,
-            points: { show: false },
+            points: {
+              show: (plot, number) => plot.data[number].filter((value) => value != null).length <= FEW,
+              size: 5,
+              fill: strokeOf(line.color),
+            },
           })),
         ],
         hooks: { setCursor: [say], setData: [say], drawClear: [warmupGround(warmup)], draw: [limitLine(limitAxis, limit)] },
@@ -169,7 +181,8 @@ const LadderCharts = (() => {
     return values.map((value, at) => {
       sum += value ?? 0;
       if (at >= WINDOW) sum -= values[at - WINDOW] ?? 0;
-      return sum / Math.min(at + 1, WINDOW);
+      // The mean of the very first seconds jumps too.
+      return at + 1 < Math.min(WINDOW / 2, values.length) ? null : sum / Math.min(at + 1, WINDOW);
     });
   }
 
@@ -178,15 +191,15 @@ const LadderCharts = (() => {
     return values.map((value) => (sum += value ?? 0));
   }
 
-  const MEAN = `mean over ${WINDOW} s`;
+  const MEAN = `of requests that ended, mean over ${WINDOW} s`;
   const PERCENTILES = "p50 solid, p95 dashed";
   const OVER_TIME = [
     { title: "Time to first token", latency: "ttft", note: PERCENTILES, unit: "ms" },
     { title: "Inter-token latency", latency: "itl", note: PERCENTILES, unit: "ms" },
     { title: "Output tokens per second", column: "output_tokens", shape: trailingMean, note: MEAN, unit: "count" },
     { title: "Requests per second", column: "requests", shape: trailingMean, note: MEAN, unit: "count" },
-    { title: "Failures so far", column: "failures", shape: runningTotal, unit: "count" },
-    { title: "Requests in flight", column: "in_flight", unit: "count" },
+    { title: "Failures so far", column: "failures", shape: runningTotal, unit: "whole" },
+    { title: "Requests in flight", column: "in_flight", unit: "whole" },
   ];
 
   // The charts over time. Returns a function that shows a timeline: per target, columns of one length.
@@ -202,7 +215,7 @@ const LadderCharts = (() => {
         sync: "over time",
         lines,
         x: { format: format.clock },
-        y: { format: format[unit] },
+        y: { format: format[unit], whole: unit === "whole" },
         limit: latency && marks.limits_ms[latency],
         warmup: marks.warmup_s,
       });

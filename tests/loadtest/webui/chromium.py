@@ -79,6 +79,12 @@ class Page:
         self.ask(f"(e => {{ e.focus(); e.select(); }})(document.querySelector({json.dumps(selector)}))")
         self._command("Input.insertText", text=text)
 
+    def choose(self, selector: str, value: str) -> None:
+        """Choose an option of a select."""
+        self.wait(f"!!document.querySelector({json.dumps(selector)})")
+        chosen = self.ask(f"document.querySelector({json.dumps(selector)}).value = {json.dumps(value)}")
+        assert self.ask(f"document.querySelector({json.dumps(selector)}).value") == chosen
+
     def prefer(self, scheme: str, width: int = 1280, height: int = 900) -> None:
         """Be a window of that size on a desktop whose colours are "light" or "dark"."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
