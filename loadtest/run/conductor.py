@@ -28,7 +28,6 @@ DEFAULT_SPAWN_RATE: Final = 100.0
 """Users a second; Locust warns of more."""
 
 Tick = tuple[int, float] | None
-Check = Callable[[LoadOptions], object]
 
 logger = logging.getLogger("loadtest")
 
@@ -39,7 +38,7 @@ class Conductor:
     Args:
         user_classes: by the protocol that their users speak.
         worker: in a process without workers, the one that generates the load.
-        checks: each raises LoadTestError when the run cannot work.
+        check: raises LoadTestError when the run could not work.
         conclude: is given each run when it has ended.
 
     Attributes:
@@ -53,7 +52,7 @@ class Conductor:
         user_classes: Mapping[Protocol, type[User]],
         *,
         worker: Worker | None,
-        checks: tuple[Check, ...],
+        check: Callable[[LoadOptions], None],
         conclude: Callable[[Run, RunRequest], None],
     ) -> None:
         self.error = ""
@@ -62,7 +61,7 @@ class Conductor:
         self._named = [user_class for user_class in environment.user_classes if _is_named(user_class, environment)]
         self._crew = Crew(runner)
         self._worker = worker
-        self._checks = checks
+        self._check_options = check
         self._conclude = conclude
         self._checked: RunRequest | None = None
         self._request: RunRequest | None = None
@@ -85,8 +84,7 @@ class Conductor:
         Raises LoadTestError when it could not work.
         """
         request = read_arguments(self._with_named_class(values))
-        for check in self._checks:
-            check(request.options)
+        self._check_options(request.options)
         self._checked = request
 
     def require_crew(self) -> None:

@@ -8,6 +8,9 @@ from random import Random
 from loadtest.workloads.planned import PlannedRequest, Session, Workload
 
 
+Turn = tuple[Session, PlannedRequest]
+
+
 class Conversation:
     """An endless stream of sessions of one seed, of which one at a time goes on."""
 
@@ -36,9 +39,12 @@ class Turns:
     def __init__(self, workload: Workload, seed: str) -> None:
         self._sessions = workload.sessions(Random(seed))
         self._answered: deque[tuple[Session, str]] = deque()
+        self._given_back: list[Turn] = []
 
-    def next(self) -> tuple[Session, PlannedRequest]:
+    def next(self) -> Turn:
         """A session and its next turn; hand the answer to `answered`."""
+        if self._given_back:
+            return self._given_back.pop()
         while self._answered:
             session, answer = self._answered.popleft()
             request = session.next(answer)
@@ -53,3 +59,7 @@ class Turns:
     def answered(self, session: Session, answer: str) -> None:
         """The session can go on. Sessions whose turn failed are not handed back."""
         self._answered.append((session, answer))
+
+    def give_back(self, turn: Turn) -> None:
+        """The turn was not taken; it is the next one."""
+        self._given_back.append(turn)

@@ -64,7 +64,8 @@ class Generator:
             self.options, self._sla, started_at=self._started_at, warmup_requests=first.warmup_requests
         )
         self._stage_ledger: Ledger | None = None
-        self._health = HealthWatch()
+        self._health = HealthWatch(warmup_s=first.starts_in_s + self.options.warmup_s)
+        self._health.start()
         self._sender = Sender(self.options, open_transport, observe)
         self._tickets = Tickets(want)
         self._failed = failed
@@ -109,7 +110,9 @@ class Generator:
             return False
         if self.options.requests is not None and (not self._tickets.take(len(self._places)) or self._over):
             return False
-        seat.answer = self._sender.send(seat.target, seat.conversation.next(seat.answer), time.time())
+        request, line = seat.conversation.next(seat.answer), self._sender.line(seat.target)
+        line.prepare(request)
+        seat.answer = self._sender.send(seat.target, line, request, time.time())
         return True
 
     def report(self) -> dict[str, Any]:

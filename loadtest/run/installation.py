@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import gevent
@@ -102,7 +103,7 @@ class _Installation:
             runner,
             {user_class.protocol: user_class for user_class in user_classes},
             worker=None if is_master else _install_worker(environment, runner),
-            checks=(check_targets, _load_workload),
+            check=_check,
             conclude=self._conclude,
         )
         install_conductor(environment, self._conductor)
@@ -155,6 +156,14 @@ class _Installation:
 
     def _say_error(self, text: str) -> None:
         Console(stderr=True, highlight=False).print(Text(f"error: {text}", style="red"), soft_wrap=True)
+
+
+def _check(options: LoadOptions) -> None:
+    """Raises LoadTestError when the run could not work."""
+    session = next(_load_workload(options).sessions(Random(options.seed)))
+    sample = session.next(None)
+    assert sample is not None, "a session has at least one turn"
+    check_targets(options, sample)
 
 
 def _load_workload(options: LoadOptions) -> Workload:

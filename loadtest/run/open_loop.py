@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 import gevent
+from gevent import Greenlet
 from gevent.pool import Pool
 
 from loadtest.shapes.arrivals import Share, arrivals
@@ -26,11 +27,7 @@ Failed = Callable[[BaseException], None]
 
 
 class Arrivals:
-    """One process's requests of one stage, sent by a greenlet of its own.
-
-    Attributes:
-        sent: all requests of the stage have been sent; it is only ever reached where the stage has an end.
-    """
+    """One process's requests of one stage, sent by a greenlet of its own."""
 
     def __init__(
         self,
@@ -45,7 +42,7 @@ class Arrivals:
         requests: int | None,
         failed: Failed,
     ) -> None:
-        self.sent = False
+        self._is_at_end = False
         self._sender = sender
         self._turns = turns
         self._curve = curve
@@ -57,38 +54,53 @@ class Arrivals:
         self._failed = failed
         self._running = Pool(MOST_IN_FLIGHT)
         self._next = 0
+        self._waiting: dict[int, Greenlet] = {}
         self._stopped = False
         self._greenlet = gevent.spawn(self._send_all)
         self._greenlet.link_exception(lambda greenlet: self._failed(greenlet.exception))
+
+    @property
+    def sent(self) -> bool:
+        """All requests of the stage have been sent; where it has no end, they never are."""
+        return self._is_at_end and not self._waiting
 
     def change_share(self, from_s: float, share: Share) -> None:
         """Take another share of what is due from `from_s` on."""
         self._shares.append((from_s, share))
 
     def stop(self) -> None:
-        """Send nothing more. What is due already and waits for room counts as cut."""
+        """Send nothing more. What is due already, and was not sent, counts as cut."""
         if self._stopped:
             return
         self._stopped = True
         self._greenlet.kill()
+        gevent.killall(list(self._waiting.values()))
         elapsed = time.time() - self._started_at
-        for number, seconds, target in self._due(from_number=self._next):
+        unsent = min(self._waiting, default=self._next)
+        for number, seconds, target in self._due(from_number=unsent):
             if seconds > elapsed:
                 break
-            if self._is_mine(number, seconds):
+            if number in self._waiting or (number >= self._next and self._is_mine(number, seconds)):
                 self._sender.never_sent(target, self._started_at + seconds)
 
     def _send_all(self) -> None:
         for number, seconds, target in self._due(from_number=0):
-            due_at = self._started_at + seconds
+            is_begun = self._is_mine(number, seconds) and self._begin_turn(number, seconds, target)
             # Waited for one by one, whoever sends them: until then the shares may change.
-            gevent.sleep(max(0.0, due_at - time.time()))
-            if self._is_mine(number, seconds):
-                self._running.wait_available()
-                turn = self._running.spawn(self._take_turn, target, due_at)
-                turn.link_exception(lambda greenlet: self._failed(greenlet.exception))
+            gevent.sleep(max(0.0, self._started_at + seconds - time.time()))
+            if not is_begun and self._is_mine(number, seconds):
+                self._begin_turn(number, seconds, target)
             self._next = number + 1
-        self.sent = True
+        self._is_at_end = True
+
+    def _begin_turn(self, number: int, seconds: float, target: str) -> bool:
+        """Ahead of its time, so that all is ready when it comes."""
+        self._running.wait_available()
+        turn = self._running.spawn(self._take_turn, number, seconds, target)
+        turn.link_exception(lambda greenlet: self._failed(greenlet.exception))
+        self._waiting[number] = turn
+        self._next = number + 1
+        return True
 
     def _due(self, from_number: int) -> Iterator[tuple[int, float, str]]:
         """Number, seconds after the start and target of all requests of the stage, of whichever process."""
@@ -105,9 +117,16 @@ class Arrivals:
         place = bisect.bisect_right(self._shares, seconds, key=lambda change: change[0]) - 1
         return self._shares[place][1].takes(number, len(self._turns))
 
-    def _take_turn(self, target: str, due_at: float) -> None:
-        turns = self._turns[target]
+    def _take_turn(self, number: int, seconds: float, target: str) -> None:
+        turns, line, due_at = self._turns[target], self._sender.line(target), self._started_at + seconds
         session, request = turns.next()
-        answer = self._sender.send(target, request, due_at)
+        line.prepare(request)
+        gevent.sleep(max(0.0, due_at - time.time()))
+        del self._waiting[number]
+        if not self._is_mine(number, seconds):
+            turns.give_back((session, request))
+            self._sender.leave(target, line)
+            return
+        answer = self._sender.send(target, line, request, due_at)
         if answer is not None:
             turns.answered(session, answer)

@@ -38,28 +38,36 @@ class Sender:
         """Requests that were sent and are neither over nor cut."""
         return len(self._running)
 
-    def send(self, target: str, request: PlannedRequest, due_at: float) -> str | None:
-        """Send one and wait for its answer. Returns the text of a whole answer, None for a failure or a cut request.
+    def line(self, target: str) -> Transport:
+        """A transport that nothing runs on, to be used by `send` or given back with `leave`."""
+        idle = self._idle[target]
+        return idle.pop() if idle else self._open_transport(self._options, target)
+
+    def leave(self, target: str, line: Transport) -> None:
+        """The line is free for another request."""
+        self._idle[target].append(line)
+
+    def send(self, target: str, line: Transport, request: PlannedRequest, due_at: float) -> str | None:
+        """Send a request and wait for its answer. Returns the text of a whole answer, None for a failed or cut one.
 
         What was cut is never added to the ledgers, which therefore know it as begun and not ended.
         """
         ledgers = self.ledgers
-        transport = self._idle[target].pop() if self._idle[target] else self._open_transport(self._options, target)
         self.begun += 1
         for ledger in ledgers:
             ledger.begin(target, due_at)
-        self._running.add(transport)
+        self._running.add(line)
         try:
-            answer = transport.send(request, due_at)
+            answer = line.send(request, due_at)
         except GreenletExit:
             # Locust takes a user away: its request ends here, and must not go on in the server.
-            self._running.discard(transport)
-            transport.close()
+            self._running.discard(line)
+            line.close()
             raise
-        if transport not in self._running:
+        if line not in self._running:
             return None
-        self._running.discard(transport)
-        self._idle[target].append(transport)
+        self._running.discard(line)
+        self.leave(target, line)
         counts = [ledger.add(answer.outcome) for ledger in ledgers]
         if counts[0]:
             self._observe(answer)
@@ -73,13 +81,13 @@ class Sender:
     def cut(self) -> None:
         """End what runs; it counts as cut."""
         cut, self._running = self._running, set()
-        for transport in cut:
-            transport.close()
+        for line in cut:
+            line.close()
 
     def close(self) -> None:
         """Close the connections that nothing runs on."""
-        for transports in self._idle.values():
-            while transports:
-                transports.pop().close()
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().close()
 
 

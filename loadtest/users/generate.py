@@ -8,7 +8,6 @@ from contextlib import closing
 from time import perf_counter
 from typing import Any
 
-from loadtest.options import LoadOptions
 from tools.client.address import Endpoint
 from tools.client.completion import Chunk
 from tools.client.contract import ModelContract, PreparedRequest, TensorValues
@@ -23,7 +22,6 @@ from tools.client.request import Target
 from tools.client.transport import DEADLINE_GRACE_S
 
 from .http_connection import HttpConnection
-from .kserve import KserveTransport
 
 
 class GenerateConnection:
@@ -62,8 +60,3 @@ class GenerateConnection:
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
-
-
-def open_generate(options: LoadOptions, target: str, endpoint: Endpoint, *, stream: bool) -> KserveTransport:
-    """A transport over generate_stream, or over generate."""
-    return KserveTransport(options, target, endpoint, GenerateConnection(endpoint), stream=stream)

@@ -16,7 +16,6 @@ from weakref import WeakValueDictionary, finalize
 from gevent import monkey
 from grpc.experimental.gevent import init_gevent
 
-from loadtest.options import LoadOptions
 from tools.client.address import Endpoint
 from tools.client.completion import Chunk
 from tools.client.contract import ModelContract, PreparedRequest, TensorValues
@@ -24,8 +23,6 @@ from tools.client.errors import RequestCancelledError
 from tools.client.grpc_channel import Channel, open_channel
 from tools.client.grpc_transport import GrpcTransport
 from tools.client.request import Target
-
-from .kserve import KserveTransport
 
 
 @cache
@@ -81,9 +78,3 @@ class GrpcConnection:
     def close(self) -> None:
         """Let go of the channel."""
         self._shared = None
-
-
-def open_grpc_stream(options: LoadOptions, target: str, endpoint: Endpoint) -> KserveTransport:
-    """A transport over ModelStreamInfer."""
-    let_grpc_wait()
-    return KserveTransport(options, target, endpoint, GrpcConnection(endpoint), stream=True)

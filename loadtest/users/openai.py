@@ -107,8 +107,3 @@ class OpenAiTransport:
             **asked,
             **sampling_of(self._options, request),
         }
-
-
-def open_openai(options: LoadOptions, target: str, endpoint: Endpoint) -> OpenAiTransport:
-    """A transport over the OpenAI API."""
-    return OpenAiTransport(options, target, endpoint)

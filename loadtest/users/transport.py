@@ -12,9 +12,10 @@ from tools.client import address
 from tools.client.address import Endpoint
 
 from .answer import Answer
-from .generate import open_generate
-from .grpc_stream import open_grpc_stream
-from .openai import open_openai
+from .generate import GenerateConnection
+from .grpc_stream import GrpcConnection
+from .kserve import KserveTransport
+from .openai import OpenAiTransport
 
 
 class Transport(Protocol):
@@ -61,13 +62,15 @@ def open_transport(options: LoadOptions, target: str) -> Transport:
     Raises:
         LoadTestError: the host is no address of this protocol.
     """
+    if options.protocol is load.Protocol.OPENAI:
+        return OpenAiTransport(options, target, endpoint_of(options))
+    return open_kserve(options, target)
+
+
+def open_kserve(options: LoadOptions, target: str) -> KserveTransport:
+    """See `open_transport`; the protocol is one of tritonserver's own."""
     endpoint = endpoint_of(options)
-    match options.protocol:
-        case load.Protocol.GENERATE_STREAM:
-            return open_generate(options, target, endpoint, stream=True)
-        case load.Protocol.GENERATE:
-            return open_generate(options, target, endpoint, stream=False)
-        case load.Protocol.GRPC:
-            return open_grpc_stream(options, target, endpoint)
-        case load.Protocol.OPENAI:
-            return open_openai(options, target, endpoint)
+    if options.protocol is load.Protocol.GRPC:
+        return KserveTransport(options, target, endpoint, GrpcConnection(endpoint), stream=True)
+    stream = options.protocol is load.Protocol.GENERATE_STREAM
+    return KserveTransport(options, target, endpoint, GenerateConnection(endpoint), stream=stream)

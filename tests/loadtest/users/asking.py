@@ -20,7 +20,7 @@ UNDER_GEVENT = ("-m", "gevent.monkey", "--module")
 class Job:
     """`at_once` transports send all requests each, one after the other, due `late_s` ago.
 
-    `close_after_s` closes the transports, `kill_after_s` kills the greenlets that send.
+    They `pause_s` after each. `close_after_s` closes the transports, `kill_after_s` kills the greenlets that send.
     """
 
     options: dict[str, Any]
@@ -28,6 +28,7 @@ class Job:
     at_once: int = 1
     late_s: float = 0.0
     prepare: bool = False
+    pause_s: float = 0.0
     close_after_s: float | None = None
     kill_after_s: float | None = None
 

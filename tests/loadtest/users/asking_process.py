@@ -1,5 +1,5 @@
-"""`python -m gevent.monkey --module tests.loadtest.users.asking_process`: takes a Job as JSON from each line of standard
-input and answers with a line of what came of its requests.
+"""`python -m gevent.monkey --module tests.loadtest.users.asking_process` takes a Job as JSON from each line of
+standard input and answers with a line of what came of its requests.
 
 Everything is imported under gevent, as Locust has it: a queue or lock from before would block the event loop.
 """
@@ -41,6 +41,7 @@ def _work(job: Job) -> list[dict[str, Any]]:
             if job.prepare:
                 transport.prepare(request)
             answers.append(asdict(transport.send(request, time.time() - job.late_s)))
+            gevent.sleep(job.pause_s)
         return answers
 
     senders = [gevent.spawn(send_all, transport) for transport in transports]
