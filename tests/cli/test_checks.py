@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tools.cli.app import main
-from tools.cli.checks import checks
+from tools.cli.checks import checks, chromium
 
 GPU_TESTS = "tests/x.py::test_on_a_gpu\ntests/y.py::test_on_two\n\n2/300 tests collected\n"
 
@@ -25,6 +25,14 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     return commands
 
 
+@pytest.fixture(autouse=True)
+def browsers(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The browsers on PATH."""
+    on_path = {"google-chrome"}
+    monkeypatch.setattr("tools.cli.checks.shutil.which", lambda name: f"/bin/{name}" if name in on_path else None)
+    return on_path
+
+
 failing: set[str] = set()
 
 
@@ -40,7 +48,7 @@ def test_fast_leaves_out_the_tests_with_a_real_server() -> None:
     assert checks(fast=True, pytest_arguments=[])[-1].command[2:] == (
         "pytest",
         "-m",
-        "not e2e and not slow and not gpu",
+        "not e2e and not slow and not gpu and not browser",
     )
 
 
@@ -50,6 +58,19 @@ def test_all_pass(runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str
     shown = capsys.readouterr().out
     assert "== not run, they need a GPU: 2" in shown
     assert "   tests/y.py::test_on_two" in shown
+
+
+def test_tests_in_a_browser_are_left_out_and_listed_where_there_is_none(
+    runs: list[tuple[str, ...]], browsers: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chromium() == "/bin/google-chrome"
+    assert main(["test"]) == 0
+    assert "Chromium" not in capsys.readouterr().out
+    browsers.clear()
+    assert chromium() is None
+    assert main(["test"]) == 0
+    assert ("pytest", "-m", "not gpu and not browser") in runs
+    assert "== not run, they need Chromium (Debian: apt-get install chromium): 2" in capsys.readouterr().out
 
 
 def test_fast_says_nothing_of_gpus(runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:

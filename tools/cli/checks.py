@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,8 +15,10 @@ import typer
 
 from tools.bootstrap.layout import Layout
 
-_FAST = "not e2e and not slow and not gpu"
-_ALL = "not gpu"
+_FAST = "not e2e and not slow and not gpu and not browser"
+_NEEDS_GPU = "gpu"
+_NEEDS_CHROMIUM = "browser and not gpu"
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ def run_checks(
     fast: Annotated[
         bool,
         typer.Option(
-            "--fast", help="Without the tests marked e2e (a real server and model) and slow (a second or more)."
+            "--fast",
+            help="Without the tests marked e2e (a real server and model), browser, and slow (a second or more).",
         ),
     ] = False,
 ) -> None:
@@ -46,9 +50,11 @@ def run_checks(
     """
     failed = [check.name for check in checks(fast=fast, pytest_arguments=context.args) if not _passes(check)]
     if fast:
-        print("== not run: what is marked e2e, slow or gpu; ./ladder test runs all but gpu", flush=True)
+        print("== not run: what is marked e2e, slow, browser or gpu; ./ladder test runs all but gpu", flush=True)
     else:
-        _list_gpu_tests()
+        _list_tests(_NEEDS_GPU, "they need a GPU")
+        if chromium() is None:
+            _list_tests(_NEEDS_CHROMIUM, "they need Chromium (Debian: apt-get install chromium)")
     if failed:
         print(f"failed: {', '.join(failed)}", flush=True)
         raise typer.Exit(1)
@@ -60,7 +66,7 @@ def checks(*, fast: bool, pytest_arguments: Sequence[str]) -> list[Check]:
     return [
         Check("ruff", (python, "-m", "ruff", "check", ".")),
         Check("mypy", (python, "-m", "mypy")),
-        Check("pytest", (python, "-m", "pytest", "-m", _FAST if fast else _ALL, *pytest_arguments)),
+        Check("pytest", (python, "-m", "pytest", "-m", _FAST if fast else _all(), *pytest_arguments)),
     ]
 
 
@@ -69,14 +75,23 @@ def _passes(check: Check) -> bool:
     return subprocess.run(check.command, cwd=_home(), env=_environment(), check=False).returncode == 0
 
 
-def _list_gpu_tests() -> None:
+def chromium() -> str | None:
+    """The browser that tests marked `browser` look through, None when there is none on PATH."""
+    return next((path for name in _CHROMIUM if (path := shutil.which(name))), None)
+
+
+def _all() -> str:
+    return f"not gpu{'' if chromium() else ' and not browser'}"
+
+
+def _list_tests(marked: str, why: str) -> None:
     """Says which tests this machine did not run, so that nobody takes them for passed."""
-    command = (sys.executable, "-m", "pytest", "-m", "gpu", "--collect-only", "-q", "--no-header")
+    command = (sys.executable, "-m", "pytest", "-m", marked, "--collect-only", "-q", "--no-header")
     listed = subprocess.run(
         command, cwd=_home(), env=_environment(), capture_output=True, text=True, encoding="utf-8", check=False
     )
     names = [line for line in listed.stdout.splitlines() if "::" in line]
-    print(f"== not run, they need a GPU: {len(names) or 'none'}", *names, sep="\n   ", flush=True)
+    print(f"== not run, {why}: {len(names) or 'none'}", *names, sep="\n   ", flush=True)
 
 
 def _home() -> str:
