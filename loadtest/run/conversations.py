@@ -7,7 +7,6 @@ from random import Random
 
 from loadtest.workloads.planned import PlannedRequest, Session, Workload
 
-
 Turn = tuple[Session, PlannedRequest]
 
 
@@ -15,7 +14,7 @@ class Conversation:
     """An endless stream of sessions of one seed, of which one at a time goes on."""
 
     def __init__(self, workload: Workload, seed: str) -> None:
-        self._sessions = workload.sessions(Random(seed))
+        self._sessions = workload.sessions(Random(seed))  # noqa: S311  # prompts, not secrets
         self._session: Session | None = None
 
     def next(self, answer: str | None) -> PlannedRequest:
@@ -37,7 +36,7 @@ class Turns:
     """
 
     def __init__(self, workload: Workload, seed: str) -> None:
-        self._sessions = workload.sessions(Random(seed))
+        self._sessions = workload.sessions(Random(seed))  # noqa: S311  # prompts, not secrets
         self._answered: deque[tuple[Session, str]] = deque()
         self._given_back: list[Turn] = []
 

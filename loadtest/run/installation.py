@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from types import FrameType
+from typing import Any, Final, NoReturn
 
 import gevent
 import locust.runners
@@ -48,6 +50,7 @@ def install(user_classes: Sequence[type[LadderUser]]) -> None:
     locust.runners.WORKER_REPORT_INTERVAL = _REPORT_EVERY_S
     # It logs each request of the checks as information.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("loadtest").setLevel(logging.INFO)
 
     def add_ours(parser: LocustArgumentParser, **_: Any) -> None:
         add_arguments(parser, sys.argv[1:])
@@ -113,10 +116,18 @@ class _Installation:
         if environment.web_ui is not None:
             check_form(environment, self._conductor)
             install_web_ui(environment, self._conductor)
+        if options.headless:
+            # Locust waits for the run to end before it listens to SIGTERM; until then it would end without results.
+            signal.signal(signal.SIGTERM, self._end_headless)
         if options.headless and options.only_summary:
             gevent.spawn(print_progress, Console(stderr=True, highlight=False), self._conductor)
         if options.headless or options.autostart:
             self._check_now()
+
+    def _end_headless(self, _number: int, _frame: FrameType | None) -> NoReturn:
+        if self._conductor.running is None:
+            sys.exit(COULD_NOT_RUN)
+        raise KeyboardInterrupt
 
     def _check_now(self) -> None:
         try:
@@ -160,7 +171,7 @@ class _Installation:
 
 def _check(options: LoadOptions) -> None:
     """Raises LoadTestError when the run could not work."""
-    session = next(_load_workload(options).sessions(Random(options.seed)))
+    session = next(_load_workload(options).sessions(Random(options.seed)))  # noqa: S311  # prompts, not secrets
     sample = session.next(None)
     assert sample is not None, "a session has at least one turn"
     check_targets(options, sample)

@@ -40,7 +40,8 @@ class Stage(BaseModel):
     """A part of a run with statistics of its own; a run is one stage, unless it searches.
 
     Attributes:
-        starts_in_s: from when the message is sent; below 0 when it has begun. Clocks of machines differ, lengths do not.
+        starts_in_s: from when the message is sent; below 0 when it has begun. Clocks of machines differ, lengths of
+            time do not.
         seconds: how long requests are sent, the warm-up included; None until told otherwise.
         rate: arrivals a second; None for what the options say.
     """

@@ -105,7 +105,8 @@ class Arrivals:
     def _due(self, from_number: int) -> Iterator[tuple[int, float, str]]:
         """Number, seconds after the start and target of all requests of the stage, of whichever process."""
         targets = tuple(self._turns)
-        for number, seconds in enumerate(arrivals(self._curve, Random(self._seed))):
+        random = Random(self._seed)  # noqa: S311  # times, not secrets
+        for number, seconds in enumerate(arrivals(self._curve, random)):
             if self._requests is not None and number >= self._requests:
                 return
             if self._seconds is not None and seconds >= self._seconds:

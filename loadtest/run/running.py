@@ -123,7 +123,7 @@ class Run:
         """A process could not take part, or its code failed."""
         if run == self._id and member in self._members:
             failed = self._members[member]
-            self.error = f"{failed.name}: {message}"
+            self.error = f'worker "{failed.name}": {message}'
             # Without a report so far it never began, and has none to hand over.
             failed.is_done = failed.report is None
 
@@ -152,7 +152,7 @@ class Run:
             self._wait_until_done(_ANSWER_S)
         for member in self._members.values():
             if not member.is_done:
-                self.partial.append(f"{member.name} did not hand over its last figures")
+                self.partial.append(f'worker "{member.name}" did not hand over its last figures')
         self._ended_at = time.time()
 
     def cut(self) -> None:
@@ -233,12 +233,12 @@ class Run:
     def _lose(self, member: _Member) -> None:
         if member.is_done:
             return
-        text = f"{member.name} was lost after {self.elapsed_s:.0f} s: what it had not reported is missing"
+        text = f'worker "{member.name}" was lost after {self.elapsed_s:.0f} s: what it had not reported is missing'
         logger.error(text)
         self.partial.append(text)
 
     def _name(self, member: str, number: int) -> str:
-        return f'worker {number + 1} ("{member.rpartition("_")[0]}")' if self._crew.is_remote else "this process"
+        return f"{number + 1} on {member.rpartition('_')[0]}" if self._crew.is_remote else "this process"
 
     def _reached_its_end(self) -> bool:
         if self._end_s is not None and self.elapsed_s >= self._end_s:

@@ -89,5 +89,3 @@ class Sender:
         for idle in self._idle.values():
             while idle:
                 idle.pop().close()
-
-

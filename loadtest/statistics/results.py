@@ -120,8 +120,7 @@ class SearchStep(_Result):
 
 
 class SearchResult(_Result):
-    """What shape `search` found, in arrivals a second; None where even the lowest rate was outside, or the highest inside.
-    """
+    """What shape `search` found, in arrivals a second. None: even the lowest was outside, or the highest inside."""
 
     highest_rate_inside: float | None
     lowest_rate_outside: float | None
