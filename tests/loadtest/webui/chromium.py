@@ -5,7 +5,6 @@ A driver such as Playwright would bring 160 MB and an environment of its own for
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import json
@@ -85,17 +84,10 @@ class Page:
         chosen = self.ask(f"document.querySelector({json.dumps(selector)}).value = {json.dumps(value)}")
         assert self.ask(f"document.querySelector({json.dumps(selector)}).value") == chosen
 
-    def prefer(self, scheme: str, width: int = 1280, height: int = 900) -> None:
-        """Be a window of that size on a desktop whose colours are "light" or "dark"."""
+    def prefer(self, scheme: str) -> None:
+        """Be on a desktop whose colours are "light" or "dark"."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._command("Emulation.setEmulatedMedia", features=features)
-        self._command(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
-        )
-
-    def screenshot(self, path: Path) -> None:
-        """What can be seen, as PNG."""
-        path.write_bytes(base64.b64decode(self._command("Page.captureScreenshot", format="png")["data"]))
 
     def downloaded(self, name: str) -> Path:
         """The file of that name, once it is whole."""
@@ -133,7 +125,12 @@ def browsing(folder: Path) -> Iterator[Page]:
     profile, downloads = folder / "profile", folder / "downloads"
     downloads.mkdir()
     command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
-    command += ["--disable-background-networking", f"--user-data-dir={profile}", "--remote-debugging-port=0"]
+    command += [
+        "--disable-background-networking",
+        "--window-size=1280,1000",
+        f"--user-data-dir={profile}",
+        "--remote-debugging-port=0",
+    ]
     with (folder / "chromium.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
