@@ -50,7 +50,9 @@ def reachable() -> set[str]:
             top = name.partition(".")[0]
             if top in OURS:
                 path = HOME.joinpath(*name.split("."))
-                waiting += [found_at for found_at in (path.with_suffix(".py"), path / "__init__.py") if found_at.exists()]
+                waiting += [
+                    found_at for found_at in (path.with_suffix(".py"), path / "__init__.py") if found_at.exists()
+                ]
             elif top not in sys.stdlib_module_names:
                 found.add(top)
     return found
