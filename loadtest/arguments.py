@@ -122,10 +122,17 @@ def read_arguments(values: Mapping[str, Any]) -> RunRequest:
     given = {name: _text(values.get(name)) for name in (*(argument.name for argument in _ARGUMENTS), "sla", "out")}
     given["users"] = _text(values.get("num_users"))
     options = _options(given)
-    sla = parse_sla(given["sla"]) if given["sla"] else None
+    sla = _sla(given["sla"])
     if options.shape is Shape.SEARCH and sla is None:
         raise LoadTestError("--shape search looks for the highest rate inside limits: give them with --sla")
     return RunRequest(options, sla, Path(given["out"]) if given["out"] else None)
+
+
+def _sla(text: str) -> SlaLimits | None:
+    try:
+        return parse_sla(text) if text else None
+    except ValueError as error:
+        raise LoadTestError(f"--sla: {error}") from error
 
 
 def _options(given: Mapping[str, str]) -> LoadOptions:
@@ -197,9 +204,7 @@ def _in_plain_words(error: Mapping[str, Any]) -> str:
     limits = error.get("ctx", {})
     if not error["loc"]:
         message = str(error["msg"]).removeprefix("Value error, ")
-        for field, option in _OPTION_OF_FIELD.items():
-            message = message.replace(f"{field} ", f"{option} ")
-        return message
+        return message.replace("peak_rate", "--peak-rate").replace("under rate", "under --rate")
     option = _OPTION_OF_FIELD.get(str(error["loc"][0]), str(error["loc"][0]))
     match error["type"]:
         case "int_parsing" | "int_from_float":

@@ -142,8 +142,8 @@ class Run:
 
         An interruption while it waits cuts what runs.
         """
-        if not self._is_over:
-            self.partial.append(self._where_it_stopped())
+        if where := self._where_it_stopped():
+            self.partial.append(where)
         try:
             self._tell_all(Stop(run=self._id, grace_s=grace_s))
             self._wait_until_done(grace_s + _ANSWER_S)
@@ -204,13 +204,15 @@ class Run:
                 continue
             self._members[member] = _Member(self._numbers, self._name(member, self._numbers))
             self._numbers += 1
-            self._crew.tell(member, messages.ASSIGNMENT, self._assignment(member, index, len(present), now).data())
+            assignment = self._assignment(member, index, len(present), now)
+            if already:
+                # The warm-up is over, or others are at it.
+                assignment = assignment.model_copy(update={"warmup_requests": 0})
+            self._crew.tell(member, messages.ASSIGNMENT, assignment.data())
         if already:
             self._share_out(present, already)
 
     def _assignment(self, member: str, index: int, count: int, now: float) -> Assignment:
-        # Who comes later finds the warm-up over, or others at it.
-        begins = self._numbers <= count
         quotient, remainder = divmod(self.options.warmup_requests, count)
         return Assignment(
             run=self._id,
@@ -219,7 +221,7 @@ class Run:
             worker=self._members[member].number,
             index=index,
             count=count,
-            warmup_requests=quotient + (index < remainder) if begins else 0,
+            warmup_requests=quotient + (index < remainder),
             starts_in_s=self._started_at - now,
             stage=self._stage.model_copy(update={"starts_in_s": self._stage_started_at - now}),
         )
@@ -311,11 +313,16 @@ class Run:
             self._crew.tell(member, messages.STOP, stop.data())
 
     def _where_it_stopped(self) -> str:
+        """Empty when it had come to its end, or had none."""
         if self.error:
             return self.error
+        if self._is_over:
+            return ""
         if self._searching is not None:
             return f"stopped before the search was over, after {self.elapsed_s:.0f} s"
         if self._end_s is not None:
             return f"stopped after {self.elapsed_s:.0f} s of {self._end_s:g} s"
+        if self.options.requests is None:
+            return ""
         begun = sum(member.report.begun for member in self._members.values() if member.report is not None)
         return f"stopped after {begun} of {self.options.requests} requests"

@@ -17,9 +17,8 @@ OURS = ("loadtest", "tools")
 
 def pins(file: Path) -> dict[str, str]:
     """Versions by normalized name."""
-    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
-    named = (line.split("==") for line in lines if line and not line.startswith("#"))
-    return {normalized(name): version for name, version in named}
+    found = re.findall(r"^([\w.-]+)==([\w.+!-]+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return {normalized(name): version for name, version in found}
 
 
 def normalized(name: str) -> str:

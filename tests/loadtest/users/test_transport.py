@@ -267,6 +267,7 @@ def test_an_exact_length_has_to_come(serve: Serve, asker: Asker, protocol: Proto
     assert answer.failure.message == "4 tokens were generated, exactly 9 were asked for"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", KSERVE)
 def test_the_deadline_holds_without_the_servers_help(serve: Serve, asker: Asker, protocol: Protocol) -> None:
     answer = failing(serve, asker, protocol, Say("Hel", 2), WaitForCancel(), deadline_s=0.2)
