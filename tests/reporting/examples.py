@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
 from loadtest.options import LoadOptions
+from loadtest.statistics.records import Record, record_line
 from loadtest.statistics.results import ClientHealth, Quantiles, RunResult, TargetResult
 from tools.benchmark.machine import Machine
 from tools.evaluation.results import GitState
@@ -200,17 +200,8 @@ def write_records(made: Report, folder: Path, *, seed: int = 0, slower: Mapping[
 
 
 def _record(measured: CellFigures, factor: float, random: Random) -> str:
-    ttft, tpot = (value / 1e3 * factor * random.gauss(1, 0.1) for value in (measured.ttft_ms, measured.tpot_ms))
-    return json.dumps(
-        {
-            "target": "llm_bf16:1",
-            "ttft_s": ttft,
-            "tpot_s": tpot,
-            "e2e_s": ttft + 15 * tpot,
-            "output_tokens": 16,
-            "failure": None,
-        }
-    )
+    ttft, tpot = (value * factor * random.gauss(1, 0.1) for value in (measured.ttft_ms, measured.tpot_ms))
+    return record_line(Record("llm_bf16:1", 1_764_500_000.0, ttft, tpot, ttft + 15 * tpot, 16, None))
 
 
 def quantiles(milliseconds: float | None, count: int = 8) -> Quantiles:

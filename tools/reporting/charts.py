@@ -24,7 +24,7 @@ _MIB: Final = 1 << 20
 # Okabe and Ito's colours, which people with colour blindness tell apart; shapes do it again.
 _COLOURS: Final = ("#7f7f7f", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7")
 _MARKERS: Final = ("o", "s", "D", "^", "v", "P", "X")
-_STYLE: Final[dict[str, Any]] = {
+_STYLE: Final[Any] = {
     # Text stays text: small files, sharp, searchable.
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -175,7 +175,8 @@ def _spaced(levels: Sequence[int]) -> list[int]:
 
 
 def _svg(draw: Callable[[Canvas], None], size: tuple[float, float], salt: str) -> str:
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": salt}):
+    # Ids are hashes: of two charts in one page they must not be the same.
+    with mpl.rc_context(_STYLE | {"svg.hashsalt": salt}):
         canvas = Canvas(figsize=size, layout="constrained")
         draw(canvas)
         out = io.StringIO()

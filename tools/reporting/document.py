@@ -275,13 +275,13 @@ def _method(report: Report) -> Iterator[Block]:
         [
             Item(settings.text()),
             Item(
-                f"Seed {settings.seed}: every rung gets the same prompts, and no two cells of a rung do, so that no prefix "
-                "cache answers. Before each turn a rung gets one short request that is not counted."
+                f"Seed {settings.seed}: every rung gets the same prompts, and no two cells of a rung do, so that no "
+                "prefix cache answers. Before each turn a rung gets one short request that is not counted."
             ),
             Item(f"{settings.repeats} repeats. {served}"),
             Item(
-                "Latencies count from when a request was due, tokens are the server's count. A cell with a request that "
-                "was not answered whole has no figure. TPOT = (end to end - TTFT) / (tokens - 1)."
+                "Latencies count from when a request was due, tokens are the server's count. A cell with a request "
+                "that was not answered whole has no figure. TPOT = (end to end - TTFT) / (tokens - 1)."
             ),
             *_memory_note(report),
             Item(f"Quality: {_quality_sources(report)}."),

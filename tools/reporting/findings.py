@@ -136,8 +136,8 @@ def attention_is_little(step: Step) -> Iterator[Finding]:
     if step.sizes is not None:
         percent = step.sizes.attention_percent(step.context)
         parts.append(
-            f"At {step.context} tokens of context attention is {percent:.1f} % of a token's multiplications, so another "
-            "kernel for it changes little; its share grows with the context."
+            f"At {step.context} tokens of context attention is {percent:.1f} % of a token's multiplications, so "
+            "another kernel for it changes little; its share grows with the context."
         )
     if parts:
         yield Finding(kind="reason", text=" ".join(parts), levels=levels)
@@ -162,9 +162,10 @@ def weights_are_not_the_bound(step: Step) -> Iterator[Finding]:
     yield Finding(
         kind="reason",
         text=(
-            f"The weights shrank {before / after:.1f} times ({before / 1e6:,.0f} to {after / 1e6:,.0f} MB) and TPOT went "
-            f"from {tpots}: reading weights is not what a step waits for here. Reading all of them once a step, as "
-            f"{below.facts.label} does at {levels[0]}, takes {rate:.2g} GB/s; unpacking 4 bits takes arithmetic instead."
+            f"The weights shrank {before / after:.1f} times ({before / 1e6:,.0f} to {after / 1e6:,.0f} MB) and TPOT "
+            f"went from {tpots}: reading weights is not what a step waits for here. Reading all of them once a step, "
+            f"as {below.facts.label} does at {levels[0]}, takes {rate:.2g} GB/s; unpacking 4 bits takes arithmetic "
+            "instead."
         ),
         levels=tuple(levels),
     )
@@ -186,8 +187,9 @@ def drafts_cost_what_they_bring(step: Step) -> Iterator[Finding]:
         yield Finding(
             kind="reason" if without_gain else "note",
             text=(
-                f"At {level}: drafts of {step.facts.draft_tokens}{kept}, {length:.2f} tokens a step. By TPOT a step takes "
-                f"{cost:.2f} times one of {reference.facts.label}, so a token takes {cost / length:.2f} times as long."
+                f"At {level}: drafts of {step.facts.draft_tokens}{kept}, {length:.2f} tokens a step. By TPOT a step "
+                f"takes {cost:.2f} times one of {reference.facts.label}, so a token takes {cost / length:.2f} times as "
+                "long."
             ),
             levels=(level,),
         )
@@ -205,8 +207,9 @@ def outside_golden_interval(step: Step) -> Iterator[Finding]:
         yield Finding(
             kind="reason",
             text=(
-                f"{level} streams are outside the golden interval of the profile (best up to {interval.best_up_to}) and "
-                f"{where} its break-even at {interval.break_even_at}: a full batch leaves no idle arithmetic to draft with."
+                f"{level} streams are outside the golden interval of the profile (best up to {interval.best_up_to}) "
+                f"and {where} its break-even at {interval.break_even_at}: a full batch leaves no idle arithmetic to "
+                "draft with."
             ),
             levels=(level,),
         )

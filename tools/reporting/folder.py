@@ -62,7 +62,9 @@ def latencies_in(report: Report, folder: Path) -> Mapping[tuple[str, int], list[
     for cell in report.cells:
         if cell.state == "measured":
             answers = answers_in(folder / cell.folder)
-            found.setdefault((cell.rung, cell.level), []).extend(answer.e2e_ms / 1e3 for answer in answers if answer.e2e_ms is not None)
+            found.setdefault((cell.rung, cell.level), []).extend(
+                answer.e2e_ms / 1e3 for answer in answers if answer.e2e_ms is not None
+            )
     return found
 
 

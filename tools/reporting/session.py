@@ -63,7 +63,9 @@ def make_report(order: Order, layout: Layout, serving: Serving, run_load: RunLoa
     serve, server_version = serving(rungs)
     started_at, machine, git = datetime.now(UTC), Machine.here(server_version), git_state(layout.home)
     store = CellStore(order.out)
-    turns = plan_turns(order, rungs, Surroundings.of(machine, git, layout.home, isolated=order.settings.isolated), layout)
+    turns = plan_turns(
+        order, rungs, Surroundings.of(machine, git, layout.home, isolated=order.settings.isolated), layout
+    )
     walked = Walk(store, serve, run_load, progress).walk(turns)
     report = _report(order, rungs, walked, store, machine, git, started_at, layout)
     write_report(report, order.out)
@@ -87,7 +89,9 @@ def isolated(order: Order, layout: Layout, port_base: int | None, say: Callable[
         models = [rung.parsed_target.model for rung in rungs]
         prepared = prepare(order.profile, layout, say, models=models)
         if prepared.lint.failed:
-            raise ReportError(f'the repositories of profile "{order.profile_name}" have errors: ./ladder lint shows them')
+            raise ReportError(
+                f'the repositories of profile "{order.profile_name}" have errors: ./ladder lint shows them'
+            )
         servers = IsolatedServers(order.profile, order.settings.protocol, layout, say, port_base)
         # The version is that of the environment's lock, for no server runs yet.
         return servers, _locked_server(layout)
@@ -208,20 +212,18 @@ def command_of(order: Order, git: GitState) -> str:
     settings = order.settings
     words = [
         *("./ladder", "report", "--profile", order.profile_name),
-        *("--rungs", ",".join(order.labels) if order.labels else ""),
+        *(["--rungs", ",".join(order.labels)] if order.labels else []),
         *("--concurrency", ",".join(map(str, settings.levels))),
         *("--input-tokens", str(settings.input_tokens), "--output-tokens", str(settings.output_tokens)),
         *("--requests-per-stream", str(settings.requests_per_stream), "--min-requests", str(settings.min_requests)),
         *("--repeats", str(settings.repeats), "--seed", str(settings.seed)),
         *("--protocol", settings.protocol.value, "--deadline", f"{settings.deadline_s:g}"),
+        *(["--isolate"] if settings.isolated else []),
     ]
-    if not order.labels:
-        del words[words.index("--rungs") : words.index("--rungs") + 2]
     lines = [f"git checkout {git.commit}"] if git.commit else []
     if not settings.isolated:
         lines.append(f"./ladder up --detach --profile {shlex.quote(order.profile_name)}")
-    lines.append(shlex.join([*words, *(["--isolate"] if settings.isolated else [])]))
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, shlex.join(words)]) + "\n"
 
 
 def _locked_server(layout: Layout) -> str:
