@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -56,13 +56,13 @@ class CellRecord(_Record):
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
-    """A cell that the report needs."""
+    """A cell that the report needs; its place in the report makes it what it is, its key says whether a figure fits."""
 
     rung: str
     target: Target
     level: int
     repeat: int
-    key: CellKey
+    key: CellKey = field(compare=False)
 
     @property
     def name(self) -> str:
