@@ -1,5 +1,5 @@
-"""The error of this package."""
+"""What keeps a load test from running as it was asked to."""
 
 
 class LoadTestError(Exception):
-    """Why a load test cannot run; the text names the object, what is wrong with it and what to do."""
+    """The text names the object in quotes, says what is wrong with it, and what to do."""

@@ -22,7 +22,6 @@ from loadtest.statistics.results import ClientHealth
 
 _PROBE_S: Final = 0.05
 _WINDOW_S: Final = 5.0
-_SHORTEST_WINDOW_S: Final = 1.0
 _BUSY_PERCENT: Final = 90.0
 _SMALLEST_LIMIT_MS: Final = 5.0
 _SHARE_OF_LATENCY: Final = 0.1
@@ -43,7 +42,7 @@ class SendLag(NamedTuple):
 
 @dataclass(slots=True)
 class _ProcessLoad:
-    """`cpu_percent` of one core, over the busiest window so far; None before there was one."""
+    """`cpu_percent` of one core, in the busiest 5 s so far; None in a run that is shorter."""
 
     cpu_percent: float | None = None
     loop_lag: PackedHistogram = field(default_factory=Histogram)
@@ -84,8 +83,7 @@ class HealthWatch:
         self._own = _ProcessLoad()
         self._workers: dict[str, _ProcessLoad] = {}
         self._watcher: gevent.Greenlet | None = None
-        self._window: tuple[float, float] | None = None
-        self._saw_whole_window = False
+        self._watched = False
 
     def start(self) -> None:
         """Begin to watch this process, in a greenlet. A master that sends no requests does not."""
@@ -100,16 +98,20 @@ class HealthWatch:
     def watch(self) -> None:
         """Watch this process until the greenlet is killed."""
         self._sleep(self._warmup_s)
-        self._window = self._clock(), self._cpu_clock()
+        self._watched = True
+        window_from, cpu_before = self._clock(), self._cpu_clock()
         while True:
             asleep_from = self._clock()
             self._sleep(_PROBE_S)
-            self._own.loop_lag.record(bucket_of(self._clock() - asleep_from - _PROBE_S))
-            self._see_cpu(_WINDOW_S)
+            now = self._clock()
+            self._own.loop_lag.record(bucket_of(now - asleep_from - _PROBE_S))
+            if now - window_from >= _WINDOW_S:
+                cpu = self._cpu_clock()
+                self._own.see_cpu(100 * (cpu - cpu_before) / (now - window_from))
+                window_from, cpu_before = now, cpu
 
     def drain(self) -> dict[str, Any]:
         """What was seen of this process since the last time, as a message, and forget it."""
-        self._see_short_run()
         message: dict[str, Any] = _LOAD.dump_python(self._own)
         self._own = _ProcessLoad()
         return message
@@ -120,10 +122,9 @@ class HealthWatch:
 
     def health(self, send_lags: Iterable[SendLag]) -> ClientHealth:
         """What is known so far. `send_lags` are `Ledger.send_lags()`."""
-        self._see_short_run()
         lags = list(send_lags)
         loads = {f'worker "{name}"': load for name, load in self._workers.items()}
-        if self._window is not None:
+        if self._watched:
             loads["the load generator"] = self._own
         loop_lags = {name: load.loop_lag.percentiles_ms(990)[0] for name, load in loads.items()}
         return ClientHealth(
@@ -134,21 +135,6 @@ class HealthWatch:
             loop_lag_p99_ms=max((lag for lag in loop_lags.values() if lag is not None), default=None),
             saturated=(*_late_requests(lags), *_busy(loads), *_late_looks(loop_lags, lags)),
         )
-
-    def _see_cpu(self, window_s: float) -> None:
-        """Close the window if it is at least so long."""
-        if self._window is None:
-            return
-        now, cpu = self._clock(), self._cpu_clock()
-        since, cpu_before = self._window
-        if now - since >= window_s:
-            self._own.see_cpu(100 * (cpu - cpu_before) / (now - since))
-            self._window = now, cpu
-            self._saw_whole_window = True
-
-    def _see_short_run(self) -> None:
-        if not self._saw_whole_window:
-            self._see_cpu(_SHORTEST_WINDOW_S)
 
 
 def _late_requests(lags: Iterable[SendLag]) -> Iterator[str]:

@@ -100,7 +100,7 @@ class ClientHealth(_Result):
 
     Attributes:
         workers: processes that sent requests.
-        cpu_percent: of the busiest of them while it was busiest; 100 is one core, all that such a process can use.
+        cpu_percent: of the busiest of them in its busiest 5 s; 100 is one core, all that such a process can use.
         loop_lag_p99_ms: how late what one of them waited for was looked at, in the worst of them.
         saturated: reasons, empty when the client kept up.
     """

@@ -35,7 +35,9 @@ _ROWS: Final[tuple[tuple[str, Callable[[TargetResult], str]], ...]] = (
 
 def result_view(result: RunResult) -> Iterator[RenderableType]:
     """What to print, one after the other."""
+    yield Text(_title(result), style="bold")
     yield _table(result)
+    yield Text(_CAPTION, style="dim")
     for target in result.targets:
         yield from _failures(target)
     if result.sla is not None:
@@ -46,10 +48,14 @@ def result_view(result: RunResult) -> Iterator[RenderableType]:
         yield Text.assemble(("partial: ", "bold yellow"), reason)
 
 
+def _title(result: RunResult) -> str:
+    partial = " (partial)" if result.partial else ""
+    warmup = f"; requests left out as warm-up: {result.warmup_requests:,}" if result.warmup_requests else ""
+    return f"Load test, {result.seconds:.1f} s{partial}{warmup}"
+
+
 def _table(result: RunResult) -> Table:
-    left_out = f", {result.warmup_requests:,} warm-up requests left out" if result.warmup_requests else ""
-    title = f"Load test, {result.seconds:.1f} s{left_out}" + (" (partial)" if result.partial else "")
-    table = Table(title=title, title_justify="left", caption=_CAPTION, caption_justify="left")
+    table = Table()
     table.add_column("")
     for target in result.targets:
         table.add_column(Text(target.target), justify="right", overflow="fold")
