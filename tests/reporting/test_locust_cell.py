@@ -67,9 +67,12 @@ def test_what_it_leaves_and_says_stays_in_the_cells_folder(home: Path) -> None:
     assert (folder / "locust.log").read_text() == "done\n"
 
 
-def test_a_missed_sla_is_a_run_and_other_codes_are_none(home: Path) -> None:
-    pretend(home, "sys.exit(1)")(OPTIONS, home)
-    with pytest.raises(ReportError, match=r"the load test ended with code 2: no such workload \| try another"):
+def test_a_missed_sla_is_a_run_and_one_without_results_is_none(home: Path) -> None:
+    results = f"pathlib.Path({str(home / 'results.json')!r})"
+    pretend(home, f"{results}.touch(); sys.exit(1)")(OPTIONS, home)
+    with pytest.raises(ReportError, match=r"code 1: ModuleNotFoundError: No module named 'gone' \(in \"[^\"]*log\"\)$"):
+        pretend(home, f"{results}.unlink(); import gone")(OPTIONS, home)
+    with pytest.raises(ReportError, match=r"the load test ended with code 2: try another \(in"):
         pretend(home, "print('no such workload'); print(); print('try another'); sys.exit(2)")(OPTIONS, home)
     with pytest.raises(ReportError, match=r'ended with code 3: it said nothing in "[^"]*locust\.log"'):
         pretend(home, "sys.exit(3)")(OPTIONS, home)

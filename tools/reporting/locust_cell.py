@@ -14,19 +14,19 @@ from typing import Final, Protocol
 
 from loadtest.options import LoadOptions
 from tools.bootstrap.processes import isolated
-from tools.reporting.cells import LOG
+from tools.reporting.cells import LOG, RESULTS
 from tools.reporting.errors import ReportError
 from tools.serving.server import last_lines
 
 LOCUSTFILE: Final = "loadtest/locustfile.py"
 _START_S: Final = 60.0
 _END_S: Final = 5.0
-_TAIL_LINES: Final = 5
+_TAIL_LINES: Final = 20
 _SLA_MISSED: Final = 1
 
 
 class RunLoad(Protocol):
-    """Runs a load test and leaves its files in a folder. Raises ReportError when it could not run."""
+    """Runs a load test and leaves its files in a folder. Raises ReportError when there are no results."""
 
     def __call__(self, options: LoadOptions, folder: Path) -> None: ...
 
@@ -48,7 +48,7 @@ class LocustRun:
             except subprocess.TimeoutExpired:
                 raise ReportError(f"the load test did not end within {limit_s:g} s") from None
         # A load test that ran, and found failures, says so in its results.
-        if code not in (0, _SLA_MISSED):
+        if code not in (0, _SLA_MISSED) or not (folder / RESULTS).is_file():
             raise ReportError(f"the load test ended with code {code}: {_last_words(folder / LOG)}")
 
     @contextlib.contextmanager
@@ -100,5 +100,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _last_words(log: Path) -> str:
+    """The last line it wrote, which is the error's, and where the others are."""
     lines = [line.strip() for line in last_lines(log, _TAIL_LINES) if line.strip()]
-    return " | ".join(lines) or f'it said nothing in "{log}"'
+    return f'{lines[-1]} (in "{log}")' if lines else f'it said nothing in "{log}"'
