@@ -23,7 +23,7 @@ from tools.spec.limits import GoldenInterval
 from tools.spec.loading import load_profile
 
 PROFILE = load_profile("cpu-smollm2")
-SETTINGS = Settings(levels=(1, 8, 32), output_tokens=16)
+SETTINGS = Settings(levels=(1, 8, 32), output_tokens=16, min_requests=8)
 MACHINE = Machine(
     cpu="AMD EPYC 9B14",
     cores=2,

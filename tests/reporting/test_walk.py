@@ -179,7 +179,7 @@ def test_a_rung_that_failed_a_level_is_asked_no_higher_one_in_any_repeat(tmp_pat
     }
     assert len(load.asked) == 3
     assert walked.records[turns[0][1]].reason == ("3 of 8 requests failed (3 unavailable): Exceeds maximum queue size")
-    assert walked.records[turns[1][1]].reason == "not tried, because the rung failed at 8 streams"
+    assert walked.records[turns[1][1]].reason == "not tried, because the rung failed at concurrency 8"
 
 
 def test_repeats_of_one_turn_are_each_tried_below_the_level_that_failed(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_rung_that_does_not_answer_fails_with_its_reason(tmp_path: Path) -> No
     failed = {cell.name: record for cell, record in walked.records.items() if cell.rung == "v2"}
     assert {record.state for record in failed.values()} == {"failed", "skipped"}
     assert failed["v2-1-1"].reason == "the warm-up request failed: not ready"
-    assert failed["v2-1-2"].reason == "not tried, because the rung failed at 1 streams"
+    assert failed["v2-1-2"].reason == "not tried, because the rung failed at concurrency 1"
     assert rungs.served.count("llm_bf16:1") == 1
     assert ("v2-1-1", "failed") in told.ended
 

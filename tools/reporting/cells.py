@@ -69,7 +69,7 @@ class PlannedCell:
         return f"{self.rung}-{self.level}-{self.repeat}"
 
     def text(self) -> str:
-        return f"{self.rung} {self.target}, {self.level} streams, repeat {self.repeat}"
+        return f"{self.rung} {self.target}, {self.level} {'stream' if self.level == 1 else 'streams'}, repeat {self.repeat}"
 
 
 class CellStore:

@@ -73,8 +73,7 @@ def _summary(report: Report) -> Iterator[Block]:
         yield Cards(cards)
     yield _seeds_table(report)
     yield Paragraph(
-        f"TTFT, TPOT and end to end are medians with {_streams(report.settings.levels[0])}. Figures are medians of "
-        f"{report.settings.repeats} repeats, with the lowest and the highest."
+        f"TTFT, TPOT and end to end are medians with {_streams(report.settings.levels[0])}. {_repeats(report)}"
     )
     if any(rung.below for rung in report.rungs):
         yield _gain_table(report)
@@ -278,7 +277,7 @@ def _method(report: Report) -> Iterator[Block]:
                 f"Seed {settings.seed}: every rung gets the same prompts, and no two cells of a rung do, so that no "
                 "prefix cache answers. Before each turn a rung gets one short request that is not counted."
             ),
-            Item(f"{settings.repeats} repeats. {served}"),
+            Item(f"{'1 repeat' if settings.repeats == 1 else f'{settings.repeats} repeats'}. {served}"),
             Item(
                 "Latencies count from when a request was due, tokens are the server's count. A cell with a request "
                 "that was not answered whole has no figure. TPOT = (end to end - TTFT) / (tokens - 1)."
@@ -345,6 +344,12 @@ def _rounded(value: float) -> str:
 def _compared_level(levels: Sequence[int]) -> int:
     """32 as in the seeds of this ladder, or the highest level where that was not asked for."""
     return 32 if 32 in levels else max(levels)
+
+
+def _repeats(report: Report) -> str:
+    if report.settings.repeats == 1:
+        return "Everything was measured once: there is no spread to tell a difference from chance."
+    return f"Figures are medians of {report.settings.repeats} repeats, with the lowest and the highest."
 
 
 def _streams(level: int) -> str:

@@ -33,7 +33,7 @@ class Settings(BaseModel):
     # With fewer than two there is no time between tokens.
     output_tokens: Annotated[int, Field(ge=2)]
     requests_per_stream: Annotated[int, Field(ge=1)] = 1
-    min_requests: Annotated[int, Field(ge=1)] = 8
+    min_requests: Annotated[int, Field(ge=1)] = 16
     repeats: Annotated[int, Field(ge=1)] = 3
     seed: Annotated[int, Field(ge=0)] = 0
     protocol: Protocol = Protocol.GENERATE_STREAM

@@ -114,7 +114,7 @@ class Walk:
             self._skip(cell, walked)
 
     def _skip(self, cell: PlannedCell, walked: Walked) -> None:
-        reason = f"not tried, because the rung failed at {_obstacle(cell, walked)} streams"
+        reason = f"not tried, because the rung failed at concurrency {_obstacle(cell, walked)}"
         self._not_measured(cell, "skipped", reason, walked)
 
     def _measure(self, cell: PlannedCell, rung: ServedRung, walked: Walked) -> None:
