@@ -126,7 +126,8 @@ def test_a_cell_that_failed_is_shown_as_such_and_not_as_a_figure() -> None:
     assert row(text[text.index("32 streams, 32 requests") :], "| v4 ")[1:] == ["failed"] * 9
     assert "⚠ 3 of 54 cells have no figure: see Not measured." in text
     assert (
-        "⚠ No figure at 32: 3 of 32 requests failed (3 unavailable); not tried, because the rung failed at concurrency 32."
+        "⚠ No figure at 32: 3 of 32 requests failed (3 unavailable); not tried, because the rung failed at "
+        "concurrency 32."
     ) in text
     missing = text[text.index("## Not measured") :]
     assert row(missing, "| v4 ") == ["v4", "32", "1", "▼ failed", "3 of 32 requests failed (3 unavailable)"]

@@ -59,8 +59,8 @@ def test_the_outcome_names_gains_losses_and_levels() -> None:
     (found,) = findings.outcome(step(V1B, V1))
     assert found.kind == "gain"
     assert found.text == (
-        "Against v1: tokens/s better by 3.6× at 8 and 3.76× at 32, no difference seen at 1; TTFT better by 9.75× at 8 and "
-        "3.52× at 32, worse by 1.08× at 1; TPOT worse by 2.07× at 8 and 2.09× at 32, no difference seen at 1."
+        "Against v1: tokens/s better by 3.6× at 8 and 3.76× at 32, no difference seen at 1; TTFT better by 9.75× at 8 "
+        "and 3.52× at 32, worse by 1.08× at 1; TPOT worse by 2.07× at 8 and 2.09× at 32, no difference seen at 1."
     )
 
 
@@ -143,9 +143,9 @@ class TestWeights:
         (found,) = findings.weights_are_not_the_bound(step(V3, V2))
         assert found.levels == (1, 8, 32)
         assert found.text == (
-            "The weights shrank 2.4 times (269 to 114 MB) and TPOT went from 50 to 53 ms at 1, 80 to 92 ms at 8, 150 to 220 "
-            "ms at 32: reading weights is not what a step waits for here. Reading all of them once a step, as v2 does at "
-            "1, takes 5.4 GB/s; unpacking 4 bits takes arithmetic instead."
+            "The weights shrank 2.4 times (269 to 114 MB) and TPOT went from 50 to 53 ms at 1, 80 to 92 ms at 8, 150 to "
+            "220 ms at 32: reading weights is not what a step waits for here. Reading all of them once a step, as v2 "
+            "does at 1, takes 5.4 GB/s; unpacking 4 bits takes arithmetic instead."
         )
 
     def test_where_tpot_fell_they_were_part_of_it(self) -> None:
@@ -172,8 +172,8 @@ class TestDrafts:
         ]
         # 1.95 tokens a step, 50 / 31 times as fast: a step takes 1.95 / (50 / 31) = 1.209 plain ones.
         assert found[0].text == (
-            "At 1: drafts of 3, 32 % of them kept, 1.95 tokens a step. By TPOT a step takes 1.21 times one of v2, so a token "
-            "takes 0.62 times as long."
+            "At 1: drafts of 3, 32 % of them kept, 1.95 tokens a step. By TPOT a step takes 1.21 times one of v2, so a "
+            "token takes 0.62 times as long."
         )
 
     def test_the_rung_below_will_do_when_it_has_the_same_weights(self) -> None:

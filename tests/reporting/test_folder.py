@@ -27,7 +27,7 @@ def test_a_report_is_read_as_it_was_written(folder: Path) -> None:
     }
     assert read_report(folder) == read_report(folder / "report.json") == (REPORT, folder)
     # Nothing is left of the drafts.
-    assert not [path for path in folder.rglob(".*")]
+    assert not list(folder.rglob(".*"))
 
 
 def test_every_chart_that_the_markdown_names_is_there(folder: Path) -> None:

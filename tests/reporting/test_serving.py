@@ -20,8 +20,8 @@ from tools.client.address import ServerAddress
 from tools.client.request import Target
 from tools.reporting import serving
 from tools.reporting.errors import ReportError
-from tools.reporting.serving import IsolatedServers, RunningServer, Triton, alone
 from tools.reporting.server_metrics import EngineMetrics
+from tools.reporting.serving import IsolatedServers, RunningServer, Triton, alone
 from tools.serving.errors import ServingError
 
 BF16 = Target("llm_bf16", 1)

@@ -42,6 +42,6 @@ def test_a_cell_differs_between_rungs_in_its_target_only() -> None:
 
 def test_the_workload_is_said_in_a_sentence() -> None:
     assert SETTINGS.text() == (
-        "Every request: a prompt of 50 tokens, 16 tokens of answer, greedy, over generate_stream. Closed loop; requests "
-        "by streams: 8 at 1, 8 at 8, 32 at 32."
+        "Every request: a prompt of 50 tokens, 16 tokens of answer, greedy, over generate_stream. Closed loop; "
+        "requests by streams: 8 at 1, 8 at 8, 32 at 32."
     )

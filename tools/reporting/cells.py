@@ -56,7 +56,7 @@ class CellRecord(_Record):
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
-    """A cell that the report needs; its place in the report makes it what it is, its key says whether a figure fits."""
+    """A cell that the report needs. Its place in the report makes it what it is; its key says which figures fit it."""
 
     rung: str
     target: Target
@@ -69,7 +69,8 @@ class PlannedCell:
         return f"{self.rung}-{self.level}-{self.repeat}"
 
     def text(self) -> str:
-        return f"{self.rung} {self.target}, {self.level} {'stream' if self.level == 1 else 'streams'}, repeat {self.repeat}"
+        streams = "1 stream" if self.level == 1 else f"{self.level} streams"
+        return f"{self.rung} {self.target}, {streams}, repeat {self.repeat}"
 
 
 class CellStore:
