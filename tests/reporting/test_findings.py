@@ -144,8 +144,8 @@ class TestWeights:
         assert found.levels == (1, 8, 32)
         assert found.text == (
             "The weights shrank 2.4 times (269 to 114 MB) and TPOT went from 50 to 53 ms at 1, 80 to 92 ms at 8, 150 "
-            "to 220 ms at 32: reading weights is not what a step waits for here. Reading all of them once a step, as v2 "
-            "does at 1, takes 5.4 GB/s; unpacking 4 bits takes arithmetic instead."
+            "to 220 ms at 32: reading weights is not what a step waits for here. Reading all of them once a step, as "
+            "v2 does at 1, takes 5.4 GB/s; unpacking 4 bits takes arithmetic instead."
         )
 
     def test_where_tpot_fell_they_were_part_of_it(self) -> None:

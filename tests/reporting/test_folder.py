@@ -43,6 +43,14 @@ def test_writing_it_again_changes_no_byte(folder: Path) -> None:
     assert {file: file.read_bytes() for file in write_report(REPORT, folder)} == before
 
 
+def test_a_chart_without_figures_any_more_is_gone(folder: Path) -> None:
+    write_report(REPORT, folder)
+    cells = tuple(cell.model_copy(update={"peak_memory_bytes": None}) for cell in REPORT.cells)
+    rungs = tuple(rung.model_copy(update={"peak_memory_bytes": None}) for rung in REPORT.rungs)
+    write_report(REPORT.model_copy(update={"cells": cells, "rungs": rungs}), folder)
+    assert not (folder / "charts/memory.svg").exists()
+
+
 def test_latencies_are_those_of_whole_answers(folder: Path) -> None:
     file = folder / "cells/v2-1-1/records.jsonl"
     first, *others = file.read_text(encoding="utf-8").splitlines()

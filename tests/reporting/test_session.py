@@ -87,6 +87,17 @@ def test_it_is_resumed_and_says_so(tmp_path: Path) -> None:
     assert not any(cell.reused for cell in make_report(longer, Layout(tmp_path), serving, FakeLoad(), Told()).cells)
 
 
+def test_two_reports_do_not_share_a_folder(tmp_path: Path) -> None:
+    class Second(FakeLoad):
+        def __call__(self, options: object, folder: Path) -> None:
+            make_report(order(tmp_path), Layout(tmp_path), serving, FakeLoad(), Told())
+
+    made = make_report(order(tmp_path, labels=("v2",)), Layout(tmp_path), serving, Second(), Told())
+    assert made.unmeasured[0].reason.startswith("another ./ladder report is writing into")
+    # The lock went with the first.
+    make_report(order(tmp_path), Layout(tmp_path), serving, FakeLoad(), Told())
+
+
 def test_cells_of_a_changed_configuration_do_not_count(tmp_path: Path) -> None:
     make_report(order(tmp_path), Layout(tmp_path), serving, FakeLoad(), Told())
     arguments = {**PROFILE.variants["llm_bf16"].versions[1], "max_num_seqs": 32}

@@ -40,7 +40,7 @@ def document(report: Report, charts: Collection[str]) -> Document:
     """`charts` names the charts that there are."""
     labels = [rung.facts.label for rung in report.rungs]
     return Document(
-        title=f"The ladder, {labels[0]} to {labels[-1]}: {report.model}",
+        title=f"{report.model}: {labels[0]}" if len(labels) == 1 else f"{report.model}, {labels[0]} to {labels[-1]}",
         subtitle=f"{_hardware(report)}. {report.started_at:%Y-%m-%d %H:%M} UTC, commit `{_commit(report)}`.",
         blocks=tuple(_blocks(report, charts)),
     )
@@ -299,7 +299,7 @@ def _method(report: Report) -> Iterator[Block]:
 
 def _memory_note(report: Report) -> Iterator[Item]:
     if any(rung.peak_memory_bytes is not None for rung in report.rungs):
-        what = "its GPU memory" if report.accelerator == "cuda" else "resident memory of its processes"
+        what = "its GPU memory" if report.accelerator == "cuda" else "resident memory, each process at its own peak"
         yield Item(f"Peak memory is the engine's own metric `ladder_peak_memory_bytes`: {what}.")
 
 

@@ -36,6 +36,8 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         REPORT: report.model_dump_json(indent=2) + "\n",
     }
     (folder / CHARTS).mkdir(parents=True, exist_ok=True)
+    for stale in set((folder / CHARTS).glob("*.svg")) - {folder / name for name in files}:
+        stale.unlink()
     return [_write(folder / name, text) for name, text in files.items()]
 
 

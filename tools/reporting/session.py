@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ from pathlib import Path
 
 from tools.benchmark.machine import Machine
 from tools.bootstrap.layout import Layout
+from tools.bootstrap.locking import try_lock
 from tools.client.address import ServerAddress
 from tools.evaluation.git_state import git_state
 from tools.evaluation.results import Evaluation, GitState
@@ -59,6 +62,11 @@ def make_report(order: Order, layout: Layout, serving: Serving, run_load: RunLoa
     Raises ReportError; OSError when the folder cannot be written. A KeyboardInterrupt leaves every finished cell.
     """
     require_report_folder(order.out)
+    with _alone_in(order.out):
+        return _make(order, layout, serving, run_load, progress)
+
+
+def _make(order: Order, layout: Layout, serving: Serving, run_load: RunLoad, progress: Progress) -> Report:
     rungs = rungs_of(order.profile, layout, order.labels)
     serve, server_version = serving(rungs)
     started_at, machine, git = datetime.now(UTC), Machine.here(server_version), git_state(layout.home)
@@ -105,6 +113,18 @@ def require_report_folder(out: Path) -> None:
         raise ReportError(f'"{out}" is a file: a report is a folder, name another with --out')
     if out.is_dir() and any(out.iterdir()) and not (out / REPORT).exists() and not (out / CELLS).is_dir():
         raise ReportError(f'"{out}" holds other things than a report: name a new or an empty folder with --out')
+
+
+@contextlib.contextmanager
+def _alone_in(out: Path) -> Iterator[None]:
+    """Raises ReportError while another report is being written into the folder."""
+    descriptor = try_lock(out / CELLS / "lock")
+    if descriptor is None:
+        raise ReportError(f'another ./ladder report is writing into "{out}": wait for it, or name another with --out')
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def plan_turns(
