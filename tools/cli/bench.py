@@ -119,13 +119,11 @@ def overhead_command(
     _print(report, overhead_figures(report), as_json=as_json, markdown=markdown, out=out)
 
 
-def parse_streams(text: str) -> tuple[int, ...]:
+def parse_streams(text: str, option: str = "--streams") -> tuple[int, ...]:
     """Concurrencies out of "1,16,64". Raises typer.BadParameter."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise typer.BadParameter(
-            f'"{text}" is no list of whole numbers above 0, such as 1,16,64', param_hint="--streams"
-        )
+        raise typer.BadParameter(f'"{text}" is no list of whole numbers above 0, such as 1,16,64', param_hint=option)
     return tuple(dict.fromkeys(map(int, words)))
 
 
