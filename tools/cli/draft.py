@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Final, NoReturn
 
 import typer
@@ -17,6 +16,7 @@ from rich.text import Text
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.provision import provide
 from tools.bootstrap.layout import Layout
+from tools.cli.signals import end_in_order_on
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
 from tools.spec.profile import Profile
 
@@ -122,10 +122,7 @@ def _stage(name: str, *arguments: str) -> None:
         "VLLM_CPU_KVCACHE_SPACE": "1",
         **os.environ,
     }
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # Under nohup a hang-up is ignored on purpose.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     command = [sys.executable, "-m", "tools.drafting", name, *arguments]
     stage = subprocess.Popen(command, cwd=Layout.of_this_checkout().home, env=environment)
     try:
@@ -137,10 +134,6 @@ def _stage(name: str, *arguments: str) -> None:
         raise typer.Exit(_INTERRUPTED) from None
     if code != 0:
         raise typer.Exit(code if code > 0 else _FAILED)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _fail(text: str) -> NoReturn:
