@@ -44,8 +44,9 @@ def load_profile(name_or_path: str = DEFAULT_PROFILE) -> Profile:
 def parse_profile(text: str, source: str) -> Profile:
     """Profile in `text`; `source` is the file's name for error texts. Raises ProfileError."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506  # a SafeLoader that also refuses repeated keys
+        loader = _UniqueKeyLoader(text)
+        node = loader.get_single_node()
+        data = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ProfileError(f"{source}:{line}: {error.problem or error}") from None
