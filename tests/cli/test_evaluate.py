@@ -318,9 +318,3 @@ def test_ctrl_c_leaves_a_report_that_says_it_is_partial(serve: Serve, profile: s
     assert found["rungs"][0]["perplexity"]["perplexity"] == pytest.approx(2.718, rel=1e-3)
     assert found["rungs"][0]["format"] is None
     assert [file.name for file in home.iterdir() if file.name.startswith(".")] == []
-
-
-def test_no_heavy_import() -> None:
-    check = "import sys, tools.cli.evaluate; print([m for m in ('torch', 'vllm', 'transformers') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", check], cwd=HOME, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.drafting.conftest import conversation
+from tests.drafting.examples import conversation
 from tests.waiting import wait_until
 from tools.drafting import writing
 from tools.drafting.conversations import answer_tokens_in, shards_in, write_shard
