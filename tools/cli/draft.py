@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from tools.artifacts.errors import ArtifactError
 from tools.artifacts.provision import provide
 from tools.bootstrap.layout import Layout
 from tools.cli.signals import end_in_order_on
+from tools.drafting.environment import engine_environment
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
 from tools.spec.profile import Profile
 
@@ -115,16 +115,9 @@ def _prepared(profile: str, layout: Layout) -> Profile:
 
 def _stage(name: str, *arguments: str) -> None:
     """One stage in a process of its own, which says itself why it fails."""
-    environment = {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        **os.environ,
-    }
     end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     command = [sys.executable, "-m", "tools.drafting", name, *arguments]
-    stage = subprocess.Popen(command, cwd=Layout.of_this_checkout().home, env=environment)
+    stage = subprocess.Popen(command, cwd=Layout.of_this_checkout().home, env=engine_environment())
     try:
         code = stage.wait()
     except KeyboardInterrupt:
