@@ -65,6 +65,6 @@ def _members(group: int) -> Iterator[int]:
             # Ended meanwhile.
             with contextlib.suppress(OSError):
                 # pid (name) state parent group ...; a name may hold anything, brackets too.
-                state, _, found = (folder / "stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[:3]
-                if int(found) == group and state != "Z":
+                state, _, found = (folder / "stat").read_bytes().rpartition(b") ")[2].split()[:3]
+                if int(found) == group and state != b"Z":
                     yield int(folder.name)
