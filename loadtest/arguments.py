@@ -58,6 +58,7 @@ _ARGUMENTS: Final = (
     _Argument("workload", "workload"),
     _Argument("input_tokens", "input_tokens"),
     _Argument("output_tokens", "output_tokens"),
+    _Argument("tokenizer", "tokenizer"),
     _Argument("sampling", "sampling"),
     _Argument("shape", "shape"),
     _Argument("rate", "rate"),
@@ -94,6 +95,7 @@ def add_arguments(parser: LocustArgumentParser, command_line: Sequence[str]) -> 
     )
     add("--input-tokens", "Prompt tokens, instead of the workload's own", "N")
     add("--output-tokens", "Output tokens, instead of the workload's own", "N")
+    add("--tokenizer", "tokenizer.json of the model, for prompts of exactly the lengths that are drawn", "FILE")
     add("--sampling", 'Sampling parameters over the workload\'s, such as {"temperature": 0}', "JSON")
     add(
         "--shape",

@@ -29,6 +29,7 @@ from loadtest.users.transport import open_transport
 from loadtest.users.user_classes import LadderUser
 from loadtest.webui.extension import install as install_web_ui
 from loadtest.workloads.catalogue import load_workload
+from loadtest.workloads.model_tokenizer import load_tokenizer
 from loadtest.workloads.planned import Workload
 
 from . import messages
@@ -178,4 +179,5 @@ def _check(options: LoadOptions) -> None:
 
 
 def _load_workload(options: LoadOptions) -> Workload:
-    return load_workload(options, count_tokens=None)
+    count = None if options.tokenizer is None else load_tokenizer(Path(options.tokenizer))
+    return load_workload(options, count_tokens=count)

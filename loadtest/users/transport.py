@@ -30,11 +30,15 @@ class Transport(Protocol):
     def send(self, request: PlannedRequest, due_at: float) -> Answer:
         """Send the request and wait for its answer. Whatever goes wrong is in the outcome, by kind, with a message.
 
-        Killing the greenlet ends the request, on the server too.
+        Killing the greenlet ends the request as `close` does.
         """
 
     def close(self) -> None:
-        """From another greenlet: end what runs, as CANCELLED, so that the server is free of it; send no more."""
+        """From another greenlet: end what runs, as CANCELLED, and send no more.
+
+        The server is free of a stream then. An answer of `generate` or of an ensemble it computes to the end, or to its
+        deadline: tritonserver does not pass on that nobody waits for it.
+        """
 
 
 def endpoint_of(options: LoadOptions) -> Endpoint:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from loadtest.options import LoadOptions, SlaLimits
+from loadtest.options import LoadOptions, Shape, SlaLimits
 from loadtest.statistics.results import RunResult
 
 # The options of `./ladder loadtest` that are fields of LoadOptions, in the order in which they are shown.
 _OPTIONS = {
-    "host": "--host",
+    "host": "--url",
     "targets": "--targets",
     "protocol": "--protocol",
     "workload": "--workload",
@@ -21,7 +21,7 @@ _OPTIONS = {
     "users": "--users",
     "rate": "--rate",
     "peak_rate": "--peak-rate",
-    "duration_s": "--run-time",
+    "duration_s": "--duration",
     "requests": "--requests",
     "warmup_s": "--warmup",
     "warmup_requests": "--warmup-requests",
@@ -31,22 +31,33 @@ _OPTIONS = {
 
 
 def command(result: RunResult) -> list[str]:
-    """Words of a shell command that repeats the run; options left at their defaults are left out."""
+    """Words of a shell command that repeats the run; options left at their defaults are left out.
+
+    A run that was stopped by hand is repeated for as long as it went.
+    """
     words = ["./ladder", "loadtest"]
-    for field, value in _chosen(result.options):
-        words += [_OPTIONS[field], value]
+    for field, value in _chosen(_with_an_end(result)):
+        words += [_OPTIONS[field], _text(value)]
     if result.sla is not None:
         words += ["--sla", _limits(result.sla)]
     return words
 
 
-def _chosen(options: LoadOptions) -> Iterator[tuple[str, str]]:
+def _with_an_end(result: RunResult) -> LoadOptions:
+    options = result.options
+    if options.duration_s is not None or options.requests is not None or options.shape is Shape.SEARCH:
+        return options
+    return options.model_copy(update={"duration_s": float(max(1, round(result.seconds - options.warmup_s)))})
+
+
+def _chosen(options: LoadOptions) -> Iterator[tuple[str, object]]:
+    needed = {name for name, field in LoadOptions.model_fields.items() if field.is_required()}
+    if options.shape is not Shape.USERS:
+        needed.add("rate")
+    changed = options.model_dump(exclude_defaults=True)
     for field in _OPTIONS:
-        value = getattr(options, field)
-        if LoadOptions.model_fields[field].is_required() or value != LoadOptions.model_fields[field].get_default(
-            call_default_factory=True
-        ):
-            yield field, _text(value)
+        if field in needed or field in changed:
+            yield field, getattr(options, field)
 
 
 def _text(value: object) -> str:
@@ -54,9 +65,9 @@ def _text(value: object) -> str:
         return ",".join(value)
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return str(value).removesuffix(".0")
 
 
 def _limits(sla: SlaLimits) -> str:
-    limits = sla.model_dump(exclude_none=True, exclude_defaults=True)
-    return ",".join(f"{name}={limit:g}" for name, limit in limits.items())
+    limits = sla.model_dump(exclude_none=True)
+    return ",".join(f"{name}={_text(limit)}" for name, limit in limits.items())

@@ -36,6 +36,7 @@ def test_every_option_finds_its_field() -> None:
     request = read(
         *GIVEN,
         *("--protocol", "grpc", "--workload", "zh", "--input-tokens", "50", "--output-tokens", "256"),
+        *("--tokenizer", "models/x"),
         *("--sampling", '{"temperature": 0.5}', "--shape", "ramp", "--rate", "2.5", "--peak-rate", "10"),
         *("--run-time", "1m30s", "--requests", "40", "--warmup", "1m", "--warmup-requests", "3"),
         *("--deadline", "2.5", "--seed", "7", "--sla", "ttft_ms=500,min_qps=2", "--out", "results", "-u", "3"),
@@ -47,6 +48,7 @@ def test_every_option_finds_its_field() -> None:
         "workload": "zh",
         "input_tokens": 50,
         "output_tokens": 256,
+        "tokenizer": "models/x",
         "sampling": {"temperature": 0.5},
         "shape": "ramp",
         "users": 3,

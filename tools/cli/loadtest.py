@@ -17,8 +17,9 @@ from loadtest.launching import LocustPlan, free_web_port, run_locust
 from loadtest.options import Protocol, Shape, SlaLimits
 from loadtest.statistics.sla import from_profile
 from loadtest.workloads.catalogue import workload_names
+from loadtest.workloads.model_tokenizer import FILE_NAME as TOKENIZER_FILE
 from tools.bootstrap.layout import Layout
-from tools.cli.connection import PortBaseOption, UrlOption, endpoint_from
+from tools.cli.connection import PortBaseOption, UrlOption, endpoint_from, instance_at
 from tools.client import address
 from tools.client.address import Endpoint
 from tools.client.errors import ClientError
@@ -70,6 +71,15 @@ def loadtest(
     ] = None,
     input_tokens: Annotated[str | None, typer.Option(metavar="N", help="Instead of the workload's own.")] = None,
     output_tokens: Annotated[str | None, typer.Option(metavar="N", help="Instead of the workload's own.")] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="tokenizer.json of the model, or its folder: prompts then have exactly the lengths that are drawn.  "
+            "[default: that of the server `up` started]",
+            show_default=False,
+        ),
+    ] = None,
     sampling: Annotated[str | None, typer.Option(metavar="JSON", help="Over the workload's parameters.")] = None,
     deadline: Annotated[
         str | None, typer.Option(metavar="TIME", help="A request without its whole answer by then is a failure.")
@@ -106,8 +116,8 @@ def loadtest(
 ) -> None:
     """Load-test a running server with Locust, in its web UI or headless.
 
-    Exits with 0 when the SLA was kept, with 1 when it was missed (without an SLA: when a request failed), and with 2 when
-    the run could not be made, or not to its end.
+    Exits with 0 when the SLA was kept, with 1 when it was missed (without an SLA: when a request failed), and with 2
+    when the run could not be made, or not to its end.
     """
     shape = shape or (Shape.RATE if rate is not None else None)
     headless = not ui if ui is not None else bool(duration or requests or shape is Shape.SEARCH)
@@ -128,6 +138,7 @@ def loadtest(
             "--workload": workload,
             "--input-tokens": input_tokens,
             "--output-tokens": output_tokens,
+            "--tokenizer": tokenizer or _own_tokenizer(endpoint),
             "--sampling": sampling,
             "--shape": shape,
             "--users": users,
@@ -165,6 +176,15 @@ def _targets_to_offer(endpoint: Endpoint, *, headless: bool) -> str:
         raise LoadTestError(f"--targets is missing: say what to test; ready are {', '.join(map(str, ready)) or 'none'}")
     models = [rung.target.model for rung in rungs_among(ready) if rung.target.model != _SLOW]
     return ",".join(dict.fromkeys(models))
+
+
+def _own_tokenizer(endpoint: Endpoint) -> Path | None:
+    """That of the model which this checkout serves there; None for other servers. Raises ProfileError."""
+    own = instance_at(endpoint)
+    if own is None or not own.profile:
+        return None
+    file = Layout.of_this_checkout().home / load_profile(own.profile).artifacts.bf16.path / TOKENIZER_FILE
+    return file if file.is_file() else None
 
 
 def _results_folder(*, headless: bool) -> Path:

@@ -91,9 +91,11 @@ def test_a_closed_transport_frees_the_server(server: ServerAddress, asker: Asker
     answers = asker.ask(run(server, protocol), LONG, at_once=USERS, close_after_s=1.0)
 
     assert [answer.failure.kind for answer in answers] == [ErrorKind.CANCELLED] * USERS
-    if protocol is not Protocol.GENERATE:
-        assert all(answer.outcome.output_tokens > 0 for answer in answers)
     settled(server, MODEL, is_idle)
+    if protocol is Protocol.GENERATE:
+        # tritonserver does not notice that nobody waits for the one answer of generate.
+        return
+    assert all(answer.outcome.output_tokens > 0 for answer in answers)
     # Less than they would have taken, left alone.
     assert time.monotonic() - started_at < LONG["max_tokens"] / TOKENS_PER_STEP * STEP_S
 
@@ -127,7 +129,7 @@ def test_wrong_ports_of_a_tritonserver(server: ServerAddress, protocol: Protocol
 def test_a_server_killed_in_the_middle(asker: Asker, protocol: Protocol) -> None:
     """The answer that was coming is truncated, and the request after it finds nobody."""
     with mock_server() as started, ThreadPoolExecutor(1) as executor:
-        asking = executor.submit(asker.ask, run(started.address, protocol), LONG, LONG)
+        asking = executor.submit(asker.ask, run(started.address, protocol), LONG, LONG, pause_s=1.0)
         settled(started.address, MODEL, lambda now: now["vllm:num_requests_running"] == 1)
         for process in list(processes_of(started.instance.id)):
             with contextlib.suppress(ProcessLookupError):

@@ -64,14 +64,15 @@ def run_of(
 ) -> tuple[RunResult, Timeline]:
     """The run in which these came to pass, each ending when it says."""
     asked = options or _OPTIONS
-    now = STARTED_AT
+    now = ended_at = STARTED_AT
     ledger = Ledger(asked, sla, started_at=STARTED_AT, clock=lambda: now)
     for outcome in outcomes:
         now = outcome.due_at
         ledger.begin(outcome.target, outcome.due_at)
         now = outcome.due_at + outcome.e2e_s
+        ended_at = max(ended_at, now)
         ledger.add(outcome)
-    return ledger.result(seconds=now - STARTED_AT, client=client, partial=partial), ledger.timeline()
+    return ledger.result(seconds=ended_at - STARTED_AT, client=client, partial=partial), ledger.timeline()
 
 
 def two_targets(seconds: int = 20) -> list[Outcome]:

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from loadtest.options import SlaLimits
+from loadtest.statistics.results import SearchResult, SearchStep
 from loadtest.webui.report_page import promises, report_page
 from tests.loadtest.webui.runs import SATURATED, answer, failure, options, run_of, two_targets
 
@@ -49,7 +50,7 @@ def test_the_page_shows_the_figures_the_verdicts_and_the_command() -> None:
         "llm_awq 1 the engine is gone",
         "kept up with what it was asked to send",
         "4 users, each waiting for its answer (closed loop)",
-        "./ladder loadtest --host http://127.0.0.1:8000 --targets llm_bf16,llm_awq --users 4",
+        "./ladder loadtest --url http://127.0.0.1:8000 --targets llm_bf16,llm_awq --users 4 --duration 20",
     ):
         assert expected in words
     assert "partial" not in words
@@ -119,6 +120,19 @@ def test_a_promise_that_cannot_be_judged_is_neither_kept_nor_missed() -> None:
         ("not judged", None),
         ("20.0 ms", True),
     ]
+
+
+def test_a_search_shows_its_steps_and_why_a_rate_was_too_high() -> None:
+    result, timeline = run_of([answer("llm_bf16", 1.0)])
+    assert "Search for the highest rate" not in Page(report_page(result, timeline)).words
+    steps = (
+        SearchStep(rate=2.0, inside=True, reasons=()),
+        SearchStep(rate=4.0, inside=False, reasons=("llm_bf16: ttft_ms: 700 ms, the limit is 500 ms",)),
+    )
+    search = SearchResult(highest_rate_inside=2.0, lowest_rate_outside=4.0, steps=steps)
+    words = Page(report_page(result.model_copy(update={"search": search}), timeline)).words
+    assert "Highest rate inside the SLA: 2.00 requests/s ; lowest outside: 4.00 requests/s." in words
+    assert "2.00 ✓ inside 4.00 ✗ outside llm_bf16: ttft_ms: 700 ms, the limit is 500 ms" in words
 
 
 @pytest.mark.parametrize(

@@ -138,5 +138,5 @@ def test_a_run_from_the_form_to_the_report(locust: str, page: Page, tmp_path: Pa
     page.open(page.downloaded("report.html").as_uri())
     assert page.ask("document.querySelectorAll('.chart canvas').length") == 14
     assert all(pixels(page, 0, color) > 50 for color in range(2))
-    assert f"--host {result.options.host}" in page.ask("document.body.innerText")
+    assert f"--url {result.options.host}" in page.ask("document.body.innerText")
     assert page.problems == []
