@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import gevent
 import locust.runners
@@ -58,6 +57,8 @@ def install(user_classes: Sequence[type[LadderUser]]) -> None:
         parser.set_defaults(stop_timeout=DEFAULT_STOP_TIMEOUT_S)
 
     def install_process(environment: Environment, runner: Runner, **_: Any) -> None:
+        # Python would interrupt whatever runs, the writing of results or a request that Locust then takes for failed.
+        gevent.signal_handler(signal.SIGINT, _throw_into_main, KeyboardInterrupt())
         if isinstance(runner, WorkerRunner):
             _install_worker(environment, runner)
         else:
@@ -119,16 +120,14 @@ class _Installation:
             install_web_ui(environment, self._conductor)
         if options.headless:
             # Locust waits for the run to end before it listens to SIGTERM; until then it would end without results.
-            signal.signal(signal.SIGTERM, self._end_headless)
+            gevent.signal_handler(signal.SIGTERM, self._end_headless)
         if options.headless and options.only_summary:
             gevent.spawn(print_progress, Console(stderr=True, highlight=False), self._conductor)
         if options.headless or options.autostart:
             self._check_now()
 
-    def _end_headless(self, _number: int, _frame: FrameType | None) -> NoReturn:
-        if self._conductor.running is None:
-            sys.exit(COULD_NOT_RUN)
-        raise KeyboardInterrupt
+    def _end_headless(self) -> None:
+        _throw_into_main(SystemExit(COULD_NOT_RUN) if self._conductor.running is None else KeyboardInterrupt())
 
     def _check_now(self) -> None:
         try:
@@ -168,6 +167,11 @@ class _Installation:
 
     def _say_error(self, text: str) -> None:
         Console(stderr=True, highlight=False).print(Text(f"error: {text}", style="red"), soft_wrap=True)
+
+
+def _throw_into_main(error: BaseException) -> None:
+    """The main greenlet is the one that Locust waits in."""
+    gevent.get_hub().parent.throw(error)
 
 
 def _check(options: LoadOptions) -> None:
