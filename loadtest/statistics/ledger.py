@@ -91,8 +91,11 @@ class Ledger:
                 due = (now if due_at is None else due_at) - self._started_at
                 self._counted_from = max(self._options.warmup_s, due)
 
-    def add(self, outcome: Outcome) -> None:
-        """A request that began has ended. What still runs when the run is over is not added: it counts as cut."""
+    def add(self, outcome: Outcome) -> bool:
+        """A request that began has ended. What still runs when the run is over is not added: it counts as cut.
+
+        Returns whether it was after the warm-up.
+        """
         due = outcome.due_at - self._started_at
         latencies = Latencies.of(outcome)
         good = self._sla is not None and is_good(outcome, self._sla)
@@ -100,9 +103,10 @@ class Ledger:
         self._seconds.end(outcome, self._clock() - self._started_at, good=good, latencies=latencies)
         if due < self._counted_from:
             self._warmup_requests += 1
-            return
+            return False
         self._tallies[outcome.target].add(outcome, due + outcome.e2e_s, good=good, latencies=latencies)
         self._records.add(outcome)
+        return True
 
     def drain(self) -> dict[str, Any]:
         """What came since the last time, as a message (numbers, texts, bytes, lists and mappings), and forget it."""

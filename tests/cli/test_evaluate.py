@@ -320,12 +320,6 @@ def test_ctrl_c_leaves_a_report_that_says_it_is_partial(serve: Serve, profile: s
     assert [file.name for file in home.iterdir() if file.name.startswith(".")] == []
 
 
-def test_no_heavy_import() -> None:
-    check = "import sys, tools.cli.evaluate; print([m for m in ('torch', 'vllm', 'transformers') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", check], cwd=HOME, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
 def test_words_stay_whole_in_a_terminal_of_80_columns(serve: Serve, profile: str) -> None:
     address = serve(llm("llm_bf16"), baseline(), tokenizer(script=characters))
     result = run("--profile", profile, *at(address), columns=80)

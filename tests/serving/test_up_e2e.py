@@ -29,7 +29,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 BASE = 18220
 OTHER_BASE = 18224
-REPOSITORY = ("--repository", str(MOCK_MODELS))
+# To the lint the mock's model.json is one of vLLM with an argument that vLLM does not have.
+REPOSITORY = ("--repository", str(MOCK_MODELS), "--accept-lint-errors")
 SERVED = ("--models", "mock_llm,slow,chain")
 
 Up = Callable[..., Foreground]

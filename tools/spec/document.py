@@ -32,8 +32,9 @@ class Document:
         """
         self._source = source
         try:
-            self._node = yaml.compose(text, Loader=yaml.SafeLoader)
-            data = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506  # a SafeLoader that also refuses repeated keys
+            loader = _UniqueKeyLoader(text)
+            self._node = loader.get_single_node()
+            data = None if self._node is None else loader.construct_document(self._node)
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
             raise DocumentError(f"{source}:{line}: {error.problem or error}") from None
