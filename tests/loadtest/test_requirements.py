@@ -50,13 +50,7 @@ def reachable() -> set[str]:
             top = name.partition(".")[0]
             if top in OURS:
                 path = HOME.joinpath(*name.split("."))
-<<<<<<< HEAD
                 waiting += [python for python in (path.with_suffix(".py"), path / "__init__.py") if python.exists()]
-=======
-                waiting += [
-                    found_at for found_at in (path.with_suffix(".py"), path / "__init__.py") if found_at.exists()
-                ]
->>>>>>> run
             elif top not in sys.stdlib_module_names:
                 found.add(top)
     return found
