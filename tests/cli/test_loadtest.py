@@ -187,7 +187,7 @@ def test_an_unknown_profile_is_said(app: typer.Typer, runs: Runs) -> None:
 
 
 def test_the_command_line_is_not_under_gevent() -> None:
-    """Locust patches what it is imported into: threads, sockets and subprocesses of the command would not be its own."""
+    """Locust patches what it is imported into: the threads, sockets and subprocesses of the command."""
     code = "import sys, tools.cli.loadtest; print([name for name in ('locust', 'gevent') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
