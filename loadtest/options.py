@@ -52,6 +52,7 @@ class LoadOptions(BaseModel):
         targets: "MODEL" or "MODEL:VERSION"; users and arrivals are shared out among them evenly.
         workload: name of a shipped workload, or path of a YAML or JSONL file.
         input_tokens, output_tokens: instead of the workload's own; None leaves them.
+        tokenizer: path of the model's tokenizer.json, or of its folder: prompts then have exactly the lengths drawn.
         sampling: over the workload's sampling parameters.
         users: in a closed loop; rate: arrivals a second at the start; peak_rate: of ramp, spike and search.
         duration_s: after the warm-up; None goes on until `requests` or until it is stopped.
@@ -68,6 +69,7 @@ class LoadOptions(BaseModel):
     workload: str = "chat"
     input_tokens: Annotated[int, Field(ge=1)] | None = None
     output_tokens: Annotated[int, Field(ge=1)] | None = None
+    tokenizer: Annotated[str, Field(min_length=1)] | None = None
     sampling: dict[str, JsonValue] = Field(default_factory=dict)
     shape: Shape = Shape.USERS
     users: Annotated[int, Field(ge=1)] = 1

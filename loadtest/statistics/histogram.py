@@ -8,23 +8,25 @@ from the buckets alone, so histograms can be taken apart and added up again in a
 from __future__ import annotations
 
 import math
-import struct
 from collections import Counter
 from collections.abc import Iterable
-from itertools import chain
 from typing import Annotated, Final, Self
 
+import numpy as np
+import numpy.typing as npt
 from hdrh.histogram import HdrHistogram
 from pydantic import PlainSerializer, PlainValidator
 
 from loadtest.statistics.results import Quantiles
+
+_Integers = npt.NDArray[np.int64]
 
 LONGEST_US: Final = 3_600_000_000
 _DIGITS: Final = 3
 # HdrHistogram's layout for three digits: 2,048 buckets of 1 us, then 1,024 for each doubling.
 _HALF_BITS: Final = 10
 _HALF: Final = 1 << _HALF_BITS
-_PACKED: Final = "IQ"
+_PACKED: Final = "<u8"
 _PER_MILLE: Final = {"p50": 500, "p90": 900, "p95": 950, "p99": 990, "p999": 999}
 
 
@@ -70,45 +72,37 @@ class Histogram:
         return self._filled().total()
 
     def percentiles_ms(self, *per_mille: int) -> list[float | None]:
-        """Percentiles, given ascending and in thousandths, in milliseconds; None when there is no value.
+        """Percentiles, given in thousandths, in milliseconds; None when there is no value.
 
         By nearest rank: the smallest value that at least so large a part of the values do not exceed, rounded up
         within its bucket.
         """
-        found: list[float | None] = []
-        total, seen = self.count, 0
-        wanted = iter(per_mille)
-        share = next(wanted, None)
-        for bucket, count in sorted(self._filled().items()):
-            seen += count
-            while share is not None and seen * 1000 >= share * total:
-                found.append(_highest_us(bucket) / 1000)
-                share = next(wanted, None)
-        return found or [None] * len(per_mille)
+        buckets, counts = self._ascending()
+        if not len(buckets):
+            return [None] * len(per_mille)
+        return _percentiles_ms(buckets, counts, per_mille)
 
     def quantiles(self) -> Quantiles:
         """Everything that is reported of the distribution; the mean takes each bucket at its middle."""
-        counts, total = self._filled(), self.count
-        if not total:
+        buckets, counts = self._ascending()
+        if not len(buckets):
             return Quantiles(count=0)
-        middles = [((_lowest_us(bucket) + _highest_us(bucket)) / 2000, count) for bucket, count in counts.items()]
-        # fsum rounds once, so that the order in which the buckets were filled does not show in the last digit.
-        mean = math.fsum(middle * count for middle, count in middles) / total
-        variance = math.fsum((middle - mean) ** 2 * count for middle, count in middles) / total
-        percentiles = dict(zip(_PER_MILLE, self.percentiles_ms(*_PER_MILLE.values()), strict=True))
+        total = int(counts.sum())
+        middles_ms = (_lowest_us(buckets) + _lowest_us(buckets + 1) - 1) / 2000
+        mean = float(middles_ms @ counts) / total
+        percentiles = _percentiles_ms(buckets, counts, _PER_MILLE.values())
         return Quantiles(
             count=total,
             mean=mean,
-            stddev=math.sqrt(variance),
-            min=_lowest_us(min(counts)) / 1000,
-            max=_highest_us(max(counts)) / 1000,
-            **percentiles,
+            stddev=math.sqrt(float((middles_ms - mean) ** 2 @ counts) / total),
+            min=int(_lowest_us(buckets[:1])[0]) / 1000,
+            max=_highest_ms(int(buckets[-1])),
+            **dict(zip(_PER_MILLE, percentiles, strict=True)),
         )
 
     def pack(self) -> bytes:
         """The filled buckets, for a message or for keeping; empty for an empty histogram."""
-        buckets = sorted(self._filled().items())
-        return struct.pack(f"<{_PACKED * len(buckets)}", *chain.from_iterable(buckets))
+        return np.column_stack(self._ascending()).astype(_PACKED).tobytes()
 
     @classmethod
     def unpack(cls, packed: bytes) -> Self:
@@ -121,28 +115,41 @@ class Histogram:
     def encode(self) -> str:
         """HdrHistogram's own interchange format (V2, base64), in microseconds: any of its ports reads it."""
         histogram = HdrHistogram(1, LONGEST_US, _DIGITS)
-        for bucket, count in self._filled().items():
-            histogram.record_value(_lowest_us(bucket), count)
+        buckets, counts = self._ascending()
+        for microseconds, count in zip(_lowest_us(buckets).tolist(), counts.tolist(), strict=True):
+            histogram.record_value(microseconds, count)
         return str(histogram.encode(), "ascii")
 
     def _filled(self) -> Counter[int]:
         if self._packed:
-            try:
-                self._counts.update(dict(struct.iter_unpack(f"<{_PACKED}", self._packed)))
-            except struct.error as error:
-                raise ValueError(f"a packed histogram of {len(self._packed)} bytes is damaged: {error}") from None
+            self._counts.update(dict(np.frombuffer(self._packed, _PACKED).reshape(-1, 2).tolist()))
             self._packed = b""
         return self._counts
+
+    def _ascending(self) -> tuple[_Integers, _Integers]:
+        """Filled buckets and their counts. One order, so that sums round the same way however they were filled."""
+        counts = self._filled()
+        buckets = np.fromiter(counts.keys(), np.int64, len(counts))
+        order = np.argsort(buckets)
+        return buckets[order], np.fromiter(counts.values(), np.int64, len(counts))[order]
 
 
 PackedHistogram = Annotated[Histogram, PlainValidator(Histogram.unpack), PlainSerializer(Histogram.pack)]
 """A histogram in a message."""
 
 
-def _lowest_us(bucket: int) -> int:
-    doublings = max((bucket >> _HALF_BITS) - 1, 0)
-    return (bucket - (doublings << _HALF_BITS)) << doublings
+def _percentiles_ms(buckets: _Integers, counts: _Integers, per_mille: Iterable[int]) -> list[float | None]:
+    up_to = counts.cumsum()
+    total = int(up_to[-1])
+    ranks = [-(-share * total // 1000) for share in per_mille]
+    return [_highest_ms(int(bucket)) for bucket in buckets[np.searchsorted(up_to, ranks)]]
 
 
-def _highest_us(bucket: int) -> int:
-    return _lowest_us(bucket + 1) - 1
+def _highest_ms(bucket: int) -> float:
+    return (int(_lowest_us(np.array([bucket + 1]))[0]) - 1) / 1000
+
+
+def _lowest_us(buckets: _Integers) -> _Integers:
+    doublings = np.maximum((buckets >> _HALF_BITS) - 1, 0)
+    lowest: _Integers = (buckets - (doublings << _HALF_BITS)) << doublings
+    return lowest

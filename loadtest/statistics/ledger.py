@@ -18,6 +18,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from loadtest.options import LoadOptions, SlaLimits
+from loadtest.statistics.health import SendLag
 from loadtest.statistics.histogram import Histogram
 from loadtest.statistics.outcome import Outcome
 from loadtest.statistics.records import Record, Records
@@ -90,8 +91,11 @@ class Ledger:
                 due = (now if due_at is None else due_at) - self._started_at
                 self._counted_from = max(self._options.warmup_s, due)
 
-    def add(self, outcome: Outcome) -> None:
-        """A request that began has ended. What still runs when the run is over is not added: it counts as cut."""
+    def add(self, outcome: Outcome) -> bool:
+        """A request that began has ended. What still runs when the run is over is not added: it counts as cut.
+
+        Returns whether it was after the warm-up.
+        """
         due = outcome.due_at - self._started_at
         latencies = Latencies.of(outcome)
         good = self._sla is not None and is_good(outcome, self._sla)
@@ -99,9 +103,10 @@ class Ledger:
         self._seconds.end(outcome, self._clock() - self._started_at, good=good, latencies=latencies)
         if due < self._counted_from:
             self._warmup_requests += 1
-            return
+            return False
         self._tallies[outcome.target].add(outcome, due + outcome.e2e_s, good=good, latencies=latencies)
         self._records.add(outcome)
+        return True
 
     def drain(self) -> dict[str, Any]:
         """What came since the last time, as a message (numbers, texts, bytes, lists and mappings), and forget it."""
@@ -162,6 +167,13 @@ class Ledger:
         """Seconds from `since` on, up to the last event, or up to `seconds` after the start if that is later."""
         return self._seconds.timeline(since, int(seconds))
 
+    def send_lags(self) -> tuple[SendLag, ...]:
+        """How late each target's requests went out, for `HealthWatch.health`."""
+        return tuple(
+            SendLag(target, _p99_ms(tally.lag), _p99_ms(tally.ttft if tally.ttft.count else tally.e2e))
+            for target, tally in self._tallies.items()
+        )
+
     def records(self) -> tuple[Record, ...]:
         """The first 200,000 counted requests, earliest due first."""
         return self._records.by_due_time()
@@ -196,6 +208,10 @@ class Ledger:
             histograms={name: histogram.encode() for name, histogram in histograms.items()} if with_histograms else {},
         )
         return result.model_copy(update={"missed": misses(result, self._sla)}) if self._sla else result
+
+
+def _p99_ms(histogram: Histogram) -> float | None:
+    return histogram.percentiles_ms(990)[0]
 
 
 def _rate(count: int, seconds: float) -> float:

@@ -100,7 +100,7 @@ class ClientHealth(_Result):
 
     Attributes:
         workers: processes that sent requests.
-        cpu_percent: of the busiest of them while it was busiest; 100 is one core, all that such a process can use.
+        cpu_percent: of the busiest of them in its busiest 5 s; 100 is one core, all that such a process can use.
         loop_lag_p99_ms: how late what one of them waited for was looked at, in the worst of them.
         saturated: reasons, empty when the client kept up.
     """
@@ -111,6 +111,22 @@ class ClientHealth(_Result):
     saturated: tuple[str, ...] = ()
 
 
+class SearchStep(_Result):
+    """A rate that the search tried, in arrivals a second; `reasons` say why it was not inside the SLA."""
+
+    rate: float
+    inside: bool
+    reasons: tuple[str, ...]
+
+
+class SearchResult(_Result):
+    """What shape `search` found, in arrivals a second. None: even the lowest was outside, or the highest inside."""
+
+    highest_rate_inside: float | None
+    lowest_rate_outside: float | None
+    steps: tuple[SearchStep, ...]
+
+
 class RunResult(_Result):
     """A whole run.
 
@@ -119,6 +135,7 @@ class RunResult(_Result):
         warmup_requests: how many requests were left out.
         partial: why it is not what was asked for (interrupted, worker lost); empty when it is.
         records_left_out: how many requests were too many for records.jsonl; the figures have them all.
+        search: of shape `search` alone; the targets' figures are those at the highest rate inside the SLA.
     """
 
     format: Literal[1] = 1
@@ -131,3 +148,4 @@ class RunResult(_Result):
     client: ClientHealth
     partial: tuple[str, ...] = ()
     records_left_out: int = 0
+    search: SearchResult | None = None

@@ -68,16 +68,16 @@ def is_good(outcome: Outcome, sla: SlaLimits) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A figure and its limit, both in `unit`. `measured` is None when nothing was, and then the limit is missed."""
+    """A figure and its limit, in the unit that `UNITS` has; `measured` is None when nothing was."""
 
     what: str
     limit: float
     measured: float | None
     kept: bool
 
-    @property
-    def unit(self) -> str:
-        return UNITS[self.what]
+    def miss(self) -> SlaMiss:
+        """The verdict as the results have it when the limit was not kept."""
+        return SlaMiss(what=self.what, limit=self.limit, measured=self.measured, unit=UNITS[self.what])
 
 
 def judge(result: TargetResult, sla: SlaLimits) -> tuple[Verdict, ...]:
@@ -92,11 +92,7 @@ def judge(result: TargetResult, sla: SlaLimits) -> tuple[Verdict, ...]:
 
 def misses(result: TargetResult, sla: SlaLimits) -> tuple[SlaMiss, ...]:
     """The limits that were not kept."""
-    return tuple(
-        SlaMiss(what=verdict.what, limit=verdict.limit, measured=verdict.measured, unit=verdict.unit)
-        for verdict in judge(result, sla)
-        if not verdict.kept
-    )
+    return tuple(verdict.miss() for verdict in judge(result, sla) if not verdict.kept)
 
 
 def _verdicts(result: TargetResult, sla: SlaLimits) -> Iterator[Verdict]:

@@ -161,6 +161,7 @@ def test_rendering_twice_gives_the_same_bytes(profile: Profile) -> None:
     assert rendered_files(profile) == rendered_files(again)
 
 
+@pytest.mark.slow
 def test_rendering_does_not_depend_on_the_processs_hash_seed() -> None:
     code = (
         "import hashlib; from tools.rendering.plan import rendered_files; from tools.spec.loading import load_profile; "
