@@ -71,7 +71,7 @@ class GrpcConnection:
         return self._grpc.infer(target, contract, tensors, deadline_s)
 
     def interrupt(self) -> None:
-        """See `Connection.interrupt`."""
+        """See `Interruptible.interrupt`."""
         self._interrupted = True
         self._grpc.cancel()
 
