@@ -146,7 +146,8 @@ def _options(given: Mapping[str, str]) -> LoadOptions:
         for argument in _ARGUMENTS
         if given[argument.name]
     }
-    fields["targets"] = tuple(word.strip() for word in given["targets"].split(","))
+    fields["targets"] = targets = tuple(word.strip() for word in given["targets"].split(","))
+    fields.setdefault("users", len(targets))
     if "sampling" in fields:
         fields["sampling"] = _json_object("--sampling", given["sampling"])
     try:
@@ -165,6 +166,11 @@ def _check_shape(options: LoadOptions, given: Mapping[str, str]) -> None:
                     f"{option} {given[name]} has no meaning with --shape users, where each user waits for its answer: "
                     f"give --shape {' or '.join(_OPEN_LOOP)}, or leave {option} out"
                 )
+        if options.users < len(options.targets):
+            raise LoadTestError(
+                f"--users {options.users} cannot ask {len(options.targets)} targets at the same time: "
+                f"give at least {len(options.targets)}"
+            )
     elif not given["rate"]:
         raise LoadTestError(f"--shape {options.shape} needs --rate, the arrivals a second it starts with")
     if options.shape in (Shape.RAMP, Shape.SPIKE) and options.duration_s is None:

@@ -22,12 +22,12 @@ def read(*arguments: str) -> Any:
     return read_arguments(vars(parsed(*arguments)))
 
 
-def test_what_is_left_out_is_the_default() -> None:
+def test_what_is_left_out_is_the_default_with_a_user_for_each_target() -> None:
     request = read(*GIVEN)
 
     assert request.options.targets == ("llm_bf16", "llm_awq:1")
     assert request.options.protocol is Protocol.GENERATE_STREAM
-    assert (request.options.shape, request.options.users) == (Shape.USERS, 1)
+    assert (request.options.shape, request.options.users) == (Shape.USERS, 2)
     assert (request.options.duration_s, request.options.requests, request.options.deadline_s) == (None, None, 120)
     assert (request.sla, request.out) == (None, None)
 
@@ -79,6 +79,7 @@ def test_every_option_finds_its_field() -> None:
         ((*GIVEN, "--warmup", "soon"), '--warmup "soon" is no length of time: write 90, 90s, 20m or 1h30m'),
         ((*GIVEN, "--warmup", "-1"), '--warmup "-1.0" is too little: the least is 0'),
         ((*GIVEN, "--users", "0"), '--users "0" is too little: the least is 1'),
+        ((*GIVEN, "--users", "1"), "--users 1 cannot ask 2 targets at the same time: give at least 2"),
         ((*GIVEN, "--sampling", "{"), "--sampling '{' is not JSON"),
         ((*GIVEN, "--sampling", "[1]"), "--sampling '[1]' is no JSON object"),
         ((*GIVEN, "--sla", "speed=1"), '--sla: SLA "speed=1" is not a limit'),

@@ -76,7 +76,7 @@ def test_a_run_that_was_stopped_is_repeated_for_as_long_as_it_went() -> None:
         {"users": 16, "duration_s": 1234567, "input_tokens": 50, "requests": 100, "warmup_requests": 3},
         {"shape": "rate", "rate": 1.0, "targets": ("llm_bf16:1", "chat_bf16"), "protocol": "openai", "requests": 9},
         {"shape": "spike", "rate": 0.25, "peak_rate": 2.125, "duration_s": 60, "warmup_s": 1.5, "deadline_s": 0.5},
-        {"shape": "search", "rate": 0.5, "peak_rate": 64, "workload": "zh"},
+        {"shape": "search", "rate": 0.5, "peak_rate": 64, "workload": "zh", "tokenizer": "models/x"},
         {"sampling": {"stop": ["\n", "结束"], "temperature": 0.1}, "seed": 12345678, "output_tokens": 7, "requests": 1},
     ],
 )
@@ -90,6 +90,8 @@ def test_the_command_asks_for_the_same_run(changed: dict[str, object], monkeypat
         return 0
 
     monkeypatch.setattr("tools.cli.loadtest.run_locust", run)
+    # A server that happens to run in this checkout would lend its tokenizer.
+    monkeypatch.setattr("tools.cli.loadtest.instance_at", lambda endpoint: None)
     result, _ = run_of([], options=options(**changed), sla=SlaLimits(tpot_ms=12.3456789, min_qps=20))
     assert main(command(result)[1:]) == 0
     request = read_arguments(vars(parsed(*plans[0].arguments)))
