@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+
 import pytest
 
 from loadtest.launching import LocustPlan
@@ -8,6 +11,15 @@ from loadtest.webui.command import command
 from tests.loadtest.locust_parser import parsed
 from tests.loadtest.webui.runs import answer, options, run_of
 from tools.cli.app import main
+
+
+@pytest.fixture
+def _signals() -> Iterator[None]:
+    """The command handles signals in its own way, for the rest of its process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_options_at_their_defaults_are_left_out() -> None:
@@ -57,6 +69,7 @@ def test_a_run_that_was_stopped_is_repeated_for_as_long_as_it_went() -> None:
     assert command(result)[-4:] == ["--duration", "20", "--warmup", "10"]
 
 
+@pytest.mark.usefixtures("_signals")
 @pytest.mark.parametrize(
     "changed",
     [
