@@ -22,7 +22,6 @@ OVER_TIME = (
     "ttft_p95_ms",
     "itl_p50_ms",
     "itl_p95_ms",
-    "e2e_p95_ms",
 )
 NO_MARKS: dict[str, Any] = {"warmup_s": 0, "limits_ms": {}}
 # The names of the histograms that are drawn.

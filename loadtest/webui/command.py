@@ -16,6 +16,7 @@ _OPTIONS = {
     "workload": "--workload",
     "input_tokens": "--input-tokens",
     "output_tokens": "--output-tokens",
+    "tokenizer": "--tokenizer",
     "sampling": "--sampling",
     "shape": "--shape",
     "users": "--users",

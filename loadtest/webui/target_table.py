@@ -79,7 +79,7 @@ def headings() -> tuple[Heading, ...]:
 
 def rows(targets: Sequence[TargetResult], order: Sequence[str]) -> tuple[Row, ...]:
     """The figures as text, each column with as many decimals as its smallest figure needs, so that digits line up."""
-    columns = [_texts([column.value(target) for target in targets]) for column in COLUMNS]
+    columns = [_texts(column, [column.value(target) for target in targets]) for column in COLUMNS]
     return tuple(
         Row(target.target, color_of(target.target, order), tuple(column[number] for column in columns))
         for number, target in enumerate(targets)
@@ -104,8 +104,8 @@ def figure_text(figure: Figure) -> str:
     return _text(figure, _decimals([figure]))
 
 
-def _texts(figures: Sequence[Figure]) -> list[str]:
-    decimals = _decimals(figures)
+def _texts(column: Column, figures: Sequence[Figure]) -> list[str]:
+    decimals = min(_decimals(figures), 1 if column.unit == "%" else 2)
     return [_text(figure, decimals) for figure in figures]
 
 

@@ -99,8 +99,9 @@ const LadderCharts = (() => {
     };
   }
 
-  // `lines`: {name, color, width, dash}; `x`, `y`: {format, whole, log, splits, space, range}. Returns the plot, still empty.
-  function draw(place, { title, note, sync, lines, x, y, limit, limitAxis = "y", warmup }) {
+  // `lines`: {name, color, width, dash}; `x`, `y`: {format, whole, log, splits, space, range}. A `curve`
+  // holds between its points, which the lines of a chart need not have in common. Returns the plot, still empty.
+  function draw(place, { title, note, sync, lines, x, y, limit, limitAxis = "y", warmup, curve = false }) {
     const head = element("div", "head");
     const readout = element("span", "readout");
     const plotPlace = element("div", "plot");
@@ -128,7 +129,9 @@ const LadderCharts = (() => {
       if (at == null) return;
       readout.append(x.format(plot.data[0][at], plot.scales.x.max));
       lines.forEach((line, number) => {
-        const figure = element("b", "", ` ${y.format(plot.data[number + 1][at])}`);
+        const values = plot.data[number + 1];
+        const known = curve ? values.findLastIndex((value, index) => index <= at && value != null) : at;
+        const figure = element("b", "", ` ${y.format(values[known])}`);
         figure.style.color = colorOf(line.color);
         readout.append("\u2002", figure);
       });
@@ -241,6 +244,7 @@ const LadderCharts = (() => {
     const percentiles = draw(place.appendChild(element("div", "chart")), {
       title: `${title} by percentile`,
       sync: `percentile of ${key}`,
+      curve: true,
       lines,
       x: {
         format: format.nines,
@@ -259,6 +263,7 @@ const LadderCharts = (() => {
       title: `${title}, cumulative`,
       note: log ? "logarithmic axis" : "",
       sync: `share of ${key}`,
+      curve: true,
       lines,
       x: log ? { format: format.ms, log } : { format: format.ms, range: () => [0, largest * 1.02] },
       y: { format: format.percent, range: () => [0, 1] },
@@ -288,6 +293,10 @@ const LadderCharts = (() => {
     for (const plot of drawn) plot.redraw(false, true);
   }
 
+  function clear() {
+    for (const plot of drawn.splice(0)) plot.destroy();
+  }
+
   // `chosen` is "dark", "light" or nothing, which follows the system.
   function theme(chosen) {
     const system = matchMedia("(prefers-color-scheme: dark)");
@@ -299,5 +308,5 @@ const LadderCharts = (() => {
     apply();
   }
 
-  return { overTime, distribution, legend, swatch, theme, element };
+  return { overTime, distribution, clear, legend, swatch, theme, element };
 })();

@@ -1,8 +1,8 @@
-// The live page: asks for what is new every second or two and shows it.
+// The live page: asks every second for what is new, and shows it.
 "use strict";
 
 (() => {
-  const { element, legend, overTime, swatch, theme } = LadderCharts;
+  const { clear, element, legend, overTime, swatch, theme } = LadderCharts;
   const EVERY_MS = 1000;
   // Workers report every few seconds, so the last seconds may still change.
   const ASKED_AGAIN = 15;
@@ -15,6 +15,7 @@
   function startOver(answer) {
     run = answer.run;
     columns = {};
+    clear();
     byId("charts").replaceChildren();
     legend(byId("targets"), answer.targets, answer.marks);
     show = overTime(byId("charts"), answer.targets, answer.marks);

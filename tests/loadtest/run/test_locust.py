@@ -1,4 +1,4 @@
-"""The whole running test under Locust, as users start it: closed and open loop, distributed, interrupted, from the form."""
+"""The whole running test under Locust, as users start it: both loops, distributed, interrupted, from the form."""
 
 from __future__ import annotations
 

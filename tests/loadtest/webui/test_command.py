@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+
 import pytest
 
 from loadtest.launching import LocustPlan
@@ -8,6 +11,15 @@ from loadtest.webui.command import command
 from tests.loadtest.locust_parser import parsed
 from tests.loadtest.webui.runs import answer, options, run_of
 from tools.cli.app import main
+
+
+@pytest.fixture
+def _signals() -> Iterator[None]:
+    """The command handles signals in its own way, for the rest of its process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_options_at_their_defaults_are_left_out() -> None:
@@ -57,13 +69,14 @@ def test_a_run_that_was_stopped_is_repeated_for_as_long_as_it_went() -> None:
     assert command(result)[-4:] == ["--duration", "20", "--warmup", "10"]
 
 
+@pytest.mark.usefixtures("_signals")
 @pytest.mark.parametrize(
     "changed",
     [
         {"users": 16, "duration_s": 1234567, "input_tokens": 50, "requests": 100, "warmup_requests": 3},
         {"shape": "rate", "rate": 1.0, "targets": ("llm_bf16:1", "chat_bf16"), "protocol": "openai", "requests": 9},
         {"shape": "spike", "rate": 0.25, "peak_rate": 2.125, "duration_s": 60, "warmup_s": 1.5, "deadline_s": 0.5},
-        {"shape": "search", "rate": 0.5, "peak_rate": 64, "workload": "zh"},
+        {"shape": "search", "rate": 0.5, "peak_rate": 64, "workload": "zh", "tokenizer": "models/x"},
         {"sampling": {"stop": ["\n", "结束"], "temperature": 0.1}, "seed": 12345678, "output_tokens": 7, "requests": 1},
     ],
 )
@@ -77,6 +90,8 @@ def test_the_command_asks_for_the_same_run(changed: dict[str, object], monkeypat
         return 0
 
     monkeypatch.setattr("tools.cli.loadtest.run_locust", run)
+    # A server that happens to run in this checkout would lend its tokenizer.
+    monkeypatch.setattr("tools.cli.loadtest.instance_at", lambda endpoint: None)
     result, _ = run_of([], options=options(**changed), sla=SlaLimits(tpot_ms=12.3456789, min_qps=20))
     assert main(command(result)[1:]) == 0
     request = read_arguments(vars(parsed(*plans[0].arguments)))

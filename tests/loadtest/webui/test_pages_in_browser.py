@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -114,6 +115,24 @@ def test_the_report_draws_every_target_in_every_chart_and_asks_nobody(page: Page
         assert pixels(page, chart, 1) > 100, (chart, "llm_awq")
     assert page.requested == [file.as_uri()]
     assert page.ask("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_cursor_reads_every_target_out_of_a_curve(page: Page, tmp_path: Path) -> None:
+    result, timeline = run_of(two_targets())
+    file = tmp_path / "report.html"
+    file.write_text(report_page(result, timeline), encoding="utf-8")
+    page.open(file.as_uri())
+    page.ask(
+        """(() => {
+          const over = document.querySelector('.chart .u-over');
+          const { left, top, width, height } = over.getBoundingClientRect();
+          const at = { clientX: left + width / 2, clientY: top + height / 2, bubbles: true };
+          over.dispatchEvent(new MouseEvent('mouseenter', at));
+          over.dispatchEvent(new MouseEvent('mousemove', at));
+        })()"""
+    )
+    readout = page.wait("document.querySelector('.chart .readout').innerText")
+    assert re.fullmatch(r"p[\d.]+\s+3[\d.]+ ms\s+[23][\d.]+ ms", readout), readout
 
 
 def test_the_report_of_a_run_without_answers_says_that_there_is_nothing_to_draw(page: Page, tmp_path: Path) -> None:

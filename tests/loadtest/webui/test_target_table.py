@@ -38,6 +38,12 @@ def test_the_digits_of_a_column_line_up() -> None:
     assert [len(cell.partition(".")[2]) for cell in cells] == [2, 2]
 
 
+def test_shares_have_one_decimal_at_most() -> None:
+    outcomes = [answer("llm_bf16", at, ttft_s=0.1 if at == 0 else 0.9) for at in range(18)]
+    result, _ = run_of(outcomes, options=options(targets=("llm_bf16",)), sla=SlaLimits(ttft_ms=500))
+    assert rows(result.targets, ("llm_bf16",))[0].cells[2] == "5.6"
+
+
 def test_figures_have_three_digits_or_all_those_before_the_point() -> None:
     assert [figure_text(figure) for figure in (3.761, 29.64, 512.4, 12345.6, 7, 0.0, None)] == [
         "3.76", "29.6", "512", "12,346", "7", "0", "–",
