@@ -268,9 +268,6 @@ class Run:
         seconds = self._stage.seconds
         if seconds is None or elapsed < seconds:
             return
-        if searching.is_confirming:
-            self._is_over = True
-            return
         grace = (self._sla.p99_e2e_s if self._sla is not None else None) or _STEP_GRACE_S
         if not self._is_idle() and elapsed < seconds + min(grace, self.options.deadline_s):
             return

@@ -19,11 +19,12 @@ LEAST_CONFIRMATION_S: Final = 30.0
 @dataclass
 class Searching:
     """What to try next, and what was found. The last stage is the run at the rate that was found: its figures are the
-    run's.
+    run's. A rate that does not last as long as that is outside after all.
     """
 
     options: LoadOptions
     sla: SlaLimits
+    is_over: bool = field(init=False, default=False)
     _steps: StepSearch = field(init=False)
     _tried: list[SearchStep] = field(init=False, default_factory=list)
 
@@ -32,29 +33,31 @@ class Searching:
         self._steps = StepSearch(self.options.rate, self.options.peak_rate)
 
     def stage(self, number: int) -> Stage | None:
-        """The stage to run next; None when not even the lowest rate was inside, and there is nothing to confirm."""
+        """The stage to run next; None when the rate is found, or not even the lowest was inside."""
         warmup_s = self.options.warmup_s
         rate = self._steps.rate
         if rate is not None:
             return Stage(number=number, rate=rate, seconds=warmup_s + step_seconds(rate))
-        if self._steps.inside is None:
-            return None
         found = self._steps.inside
+        if found is None or self.is_over:
+            return None
         seconds = self.options.duration_s or max(LEAST_CONFIRMATION_S, step_seconds(found))
         return Stage(number=number, rate=found, seconds=warmup_s + seconds)
 
-    @property
-    def is_confirming(self) -> bool:
-        """Whether the next stage is the last one."""
-        return self._steps.rate is None
-
     def judge(self, result: RunResult) -> SearchStep:
-        """The verdict on the step that has ended, by its figures."""
-        rate = self._steps.rate
-        assert rate is not None
+        """The verdict on the stage that has ended, by its figures."""
         reasons = outside(result, self.sla)
+        rate = self._steps.rate
+        if rate is not None:
+            self._steps.judge(inside=not reasons)
+        else:
+            rate = self._steps.inside
+            assert rate is not None, "there is a stage to judge"
+            if reasons:
+                self._steps.retract()
+            else:
+                self.is_over = True
         step = SearchStep(rate=rate, inside=not reasons, reasons=tuple(reasons))
-        self._steps.judge(inside=step.inside)
         self._tried.append(step)
         return step
 

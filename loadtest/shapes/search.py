@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 # Inside and outside this close together: measurements of a step scatter more than that.
@@ -17,14 +17,18 @@ class StepSearch:
 
     Attributes:
         lowest, highest: the bounds; nothing outside them is tried.
-        inside: the highest rate that kept the promises; None when not even the lowest did.
-        outside: the lowest rate that did not; None when even the highest did.
+        outside: the lowest rate that did not keep the promises; None when even the highest did.
     """
 
     lowest: float
     highest: float
-    inside: float | None = None
     outside: float | None = None
+    _kept: list[float] = field(default_factory=list)
+
+    @property
+    def inside(self) -> float | None:
+        """The highest rate that kept the promises; None when not even the lowest did."""
+        return self._kept[-1] if self._kept else None
 
     @property
     def rate(self) -> float | None:
@@ -41,9 +45,13 @@ class StepSearch:
         if tried is None:
             raise ValueError("the search is over")
         if inside:
-            self.inside = tried
+            self._kept.append(tried)
         else:
             self.outside = tried
+
+    def retract(self) -> None:
+        """`inside` did not keep the promises when it was tried for longer: the search goes on below it."""
+        self.outside = self._kept.pop()
 
 
 def step_seconds(rate: float) -> float:

@@ -20,7 +20,7 @@ from tools.bootstrap.layout import Layout
 from tools.bootstrap.processes import isolated
 
 LOCUSTFILE = Layout.of_this_checkout().home / "loadtest" / "locustfile.py"
-PATIENCE_S = 25.0
+PATIENCE_S = 60.0
 
 
 def slow_triton(seconds: float = 0.01) -> FakeTriton:

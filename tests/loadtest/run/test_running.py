@@ -216,16 +216,20 @@ class SearchedServer:
         self.capacity = capacity
         self.rates: list[float] = []
 
-    def search(self, **more: Any) -> Run:
+    def search(self, lasting: float | None = None) -> Run:
+        """`lasting`: what it keeps the SLA up to when a rate is tried again."""
         sla = SlaLimits(ttft_ms=1000, min_qps=1e-9)
-        run = started(self.crew, sla, shape="search", rate=1, peak_rate=64, **more)
+        run = started(self.crew, sla, shape="search", rate=1, peak_rate=64)
+        stages = 0
         for _ in range(40):
-            rate = assignment(self.crew, "host_1").stage.rate
-            assert rate is not None
-            if not self.rates or self.rates[-1] != rate:
-                self.rates.append(rate)
+            stage = assignment(self.crew, "host_1").stage
+            assert stage.rate is not None
+            if stage.number == stages:
+                stages += 1
+                capacity = self.capacity if stage.rate not in self.rates or lasting is None else lasting
+                self.rates.append(stage.rate)
                 run.hear("host_1", report(self.crew, "host_1", 5, sent=True))
-                if rate > self.capacity:
+                if stage.rate > capacity:
                     run.hear("host_1", self.late(run))
             time.sleep(0.001)
             if not run.advance():
@@ -259,6 +263,15 @@ def test_a_search_converges_on_the_capacity_and_confirms_it(monkeypatch: pytest.
     assert result.partial == ()
     outside = next(step for step in result.search.steps if not step.inside)
     assert outside.reasons[0].startswith("a: ttft_ms: ")
+
+
+def test_a_rate_that_does_not_last_is_not_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = SearchedServer(10.0, monkeypatch).search(lasting=9.0).result()
+
+    assert result.search is not None
+    assert result.search.highest_rate_inside is not None
+    assert 8 <= result.search.highest_rate_inside <= 9
+    assert all(not target.missed for target in result.targets)
 
 
 def test_a_search_that_finds_nothing_has_the_figures_of_the_lowest_rate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,3 +60,24 @@ def test_a_search_that_is_over_takes_no_verdict() -> None:
 def test_a_slow_step_lasts_long_enough_for_its_percentiles() -> None:
     assert step_seconds(100.0) == 10.0
     assert step_seconds(0.5) * 0.5 == 40
+
+
+def test_a_rate_that_does_not_last_is_outside_and_the_search_goes_on_below_it() -> None:
+    search = StepSearch(lowest=8.0, highest=64.0)
+    run(search, 22.5)
+    lasting = 20.0
+    while search.inside is not None and search.inside > lasting:
+        search.retract()
+        run(search, lasting)
+
+    assert search.inside is not None
+    assert search.outside is not None
+    assert search.inside <= lasting < search.outside <= search.inside * (1 + PRECISION)
+
+
+def test_when_nothing_lasts_nothing_is_inside() -> None:
+    search = StepSearch(lowest=8.0, highest=8.0)
+    search.judge(inside=True)
+    search.retract()
+
+    assert (search.rate, search.inside, search.outside) == (None, None, 8.0)
