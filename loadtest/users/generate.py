@@ -54,7 +54,7 @@ class GenerateConnection:
             return decode_outputs(b"".join(pieces).decode("utf-8", "replace"), target)
 
     def interrupt(self) -> None:
-        """See `Connection.interrupt`."""
+        """See `Interruptible.interrupt`."""
         self._http.interrupt()
 
     def close(self) -> None:

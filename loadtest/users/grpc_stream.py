@@ -1,9 +1,9 @@
 """KServe's ModelStreamInfer over gRPC.
 
-gRPC for Python waits in the event loop's thread pool under gevent, and each channel keeps one of its ten threads for
-good, so all transports of a process share one channel a server; a channel each would stand still from the tenth on.
-Waiting there is dear: a response of one token takes 165 us of this process's CPU at 48 streams (235 at 8), against 34
-for a server-sent event. So one core keeps up with about 6,000 responses a second; beyond that take workers.
+Under gevent, gRPC for Python waits in the thread pool of the event loop, one thread a channel, and the pool has ten
+(name resolution needs it, too). So all transports of a process share one channel a server. Waiting there is dear: a
+response of one token takes 165 us of this process's CPU at 48 streams (235 at 8), against 34 for a server-sent event.
+So one core keeps up with about 6,000 responses a second; beyond that take workers.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class GrpcConnection:
         return self._grpc.infer(target, contract, tensors, deadline_s)
 
     def interrupt(self) -> None:
-        """See `Connection.interrupt`."""
+        """See `Interruptible.interrupt`."""
         self._interrupted = True
         self._grpc.cancel()
 

@@ -19,13 +19,13 @@ from loadtest.workloads.planned import PlannedRequest
 from tools.client.address import Endpoint
 from tools.client.client import CHAT_TOKENIZER
 from tools.client.contract import ModelContract, PreparedRequest, Prompt, TensorValues, prepare, template_tensors
-from tools.client.errors import ClientError, DeadlineExceededError, ModelNotReadyError, ModelUnknownError, no_template
-from tools.client.request import ChatRequest, GenerateRequest, JsonValue, Message, Target
+from tools.client.errors import ClientError, ModelNotReadyError, ModelUnknownError, no_template
+from tools.client.request import ChatRequest, GenerateRequest, Message, Target
 from tools.client.server_info import ServerInfo
 from tools.client.transport import Transport as ClientTransport
 
-from .answer import Answer, Attempt, late, never_sent
-from .verdict import ENDED_HERE, failure_of
+from .answer import Attempt
+from .carrier import Carrier, Interruptible
 
 _PROMPTS_KEPT: Final = 1024
 
@@ -33,11 +33,8 @@ Conversation = tuple[Message, ...]
 Infer = Callable[[Target, ModelContract, Mapping[str, TensorValues], float | None], Mapping[str, Sequence[Any]]]
 
 
-class Connection(ClientTransport, Protocol):
-    """A connection that carries one request at a time and can be interrupted."""
-
-    def interrupt(self) -> None:
-        """From another greenlet: end the request that runs, on the server too, and any later one at once."""
+class Connection(ClientTransport, Interruptible, Protocol):
+    """A connection to a tritonserver."""
 
 
 class KserveServer:
@@ -89,18 +86,15 @@ class KserveServer:
         return prompt
 
 
-class KserveTransport:
+class KserveTransport(Carrier):
     """See `loadtest.users.transport.Transport`."""
 
     def __init__(self, options: LoadOptions, target: str, endpoint: Endpoint, connection: Connection, *, stream: bool):
-        self._options = options
-        self._name = target
+        super().__init__(options, target, connection)
         self._target = Target.parse(target)
         self._server = KserveServer.at(endpoint)
         self._connection = connection
         self._stream = stream
-        self._running = False
-        self._closed = False
 
     def lay_out(self, request: PlannedRequest) -> PreparedRequest:
         """The request on the model's inputs, the chat template applied where the model wants a prompt.
@@ -115,7 +109,7 @@ class KserveTransport:
                 request.messages, self._target, self._connection.infer, self._options.deadline_s
             )
         common: dict[str, Any] = {
-            "sampling": sampling_of(self._options, request),
+            "sampling": self._sampling(request),
             "stream": self._stream,
             "deadline_s": self._options.deadline_s,
         }
@@ -134,41 +128,9 @@ class KserveTransport:
             # `send` meets the same error, and has an outcome to put it in.
             return
 
-    def send(self, request: PlannedRequest, due_at: float) -> Answer:
-        """See `Transport.send`."""
-        attempt = Attempt(self._name, request, due_at, self._options.deadline_s)
-        if self._closed:
-            return attempt.fail(ENDED_HERE)
-        if attempt.is_late:
-            return attempt.fail(never_sent(self._options.deadline_s))
-        self._running = True
-        try:
-            prepared = self.lay_out(request)
-            attempt.start(streamed=self._stream, num_input_tokens=prepared.num_input_tokens)
-            with closing(self._connection.stream(prepared)) as chunks:
-                for chunk in chunks:
-                    attempt.add(chunk)
-        except ClientError as error:
-            if self._closed:
-                return attempt.fail(ENDED_HERE)
-            if isinstance(error, DeadlineExceededError):
-                return attempt.fail(late(self._options.deadline_s))
-            return attempt.fail(failure_of(error))
-        finally:
-            self._running = False
-            if self._closed:
-                self._connection.close()
-        return attempt.end()
-
-    def close(self) -> None:
-        """See `Transport.close`."""
-        self._closed = True
-        self._connection.interrupt()
-        if not self._running:
-            self._connection.close()
-
-
-def sampling_of(options: LoadOptions, request: PlannedRequest) -> dict[str, JsonValue]:
-    """The engine's sampling parameters: the run's, over them the request's own and its length."""
-    exact: dict[str, JsonValue] = {"ignore_eos": True} if request.exact else {}
-    return {**options.sampling, **request.sampling, **exact, "max_tokens": request.max_tokens}
+    def _carry(self, request: PlannedRequest, attempt: Attempt) -> None:
+        prepared = self.lay_out(request)
+        attempt.start(streamed=self._stream, num_input_tokens=prepared.num_input_tokens)
+        with closing(self._connection.stream(prepared)) as chunks:
+            for chunk in chunks:
+                attempt.add(chunk)

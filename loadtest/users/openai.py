@@ -16,68 +16,38 @@ from typing import Any
 from loadtest.options import LoadOptions
 from loadtest.workloads.planned import PlannedRequest
 from tools.client.address import Endpoint
-from tools.client.errors import ClientError, DeadlineExceededError, RequestRefusedError
+from tools.client.errors import RequestRefusedError
 from tools.client.request import JsonValue, Target
 
-from .answer import Answer, Attempt, late, never_sent
+from .answer import Attempt
+from .carrier import Carrier
 from .http_connection import HttpConnection
-from .kserve import sampling_of
 from .openai_events import CompletionEvents
-from .verdict import ENDED_HERE, failure_of
 
 _CONTINUOUS = "continuous_usage_stats"
 
 
-class OpenAiTransport:
+class OpenAiTransport(Carrier):
     """See `loadtest.users.transport.Transport`."""
 
     def __init__(self, options: LoadOptions, target: str, endpoint: Endpoint) -> None:
-        self._options = options
-        self._name = target
-        self._target = Target(target)
         self._http = HttpConnection(endpoint)
+        super().__init__(options, target, self._http)
+        self._target = Target(target)
         self._counts_events = True
-        self._running = False
-        self._closed = False
 
     def prepare(self, request: PlannedRequest) -> None:
         """See `Transport.prepare`; the server applies its own template."""
 
-    def send(self, request: PlannedRequest, due_at: float) -> Answer:
-        """See `Transport.send`."""
-        attempt = Attempt(self._name, request, due_at, self._options.deadline_s)
-        if self._closed:
-            return attempt.fail(ENDED_HERE)
-        if attempt.is_late:
-            return attempt.fail(never_sent(self._options.deadline_s))
-        self._running = True
+    def _carry(self, request: PlannedRequest, attempt: Attempt) -> None:
         attempt.start(streamed=True)
         try:
-            try:
-                self._stream(request, attempt)
-            except RequestRefusedError as error:
-                if not self._counts_events or _CONTINUOUS not in error.message:
-                    raise
-                self._counts_events = False
-                self._stream(request, attempt)
-        except ClientError as error:
-            if self._closed:
-                return attempt.fail(ENDED_HERE)
-            if isinstance(error, DeadlineExceededError):
-                return attempt.fail(late(self._options.deadline_s))
-            return attempt.fail(failure_of(error))
-        finally:
-            self._running = False
-            if self._closed:
-                self._http.close()
-        return attempt.end()
-
-    def close(self) -> None:
-        """See `Transport.close`."""
-        self._closed = True
-        self._http.interrupt()
-        if not self._running:
-            self._http.close()
+            self._stream(request, attempt)
+        except RequestRefusedError as error:
+            if not self._counts_events or _CONTINUOUS not in error.message:
+                raise
+            self._counts_events = False
+            self._stream(request, attempt)
 
     def _stream(self, request: PlannedRequest, attempt: Attempt) -> None:
         deadline_s = self._options.deadline_s
@@ -105,5 +75,5 @@ class OpenAiTransport:
             "stream": True,
             "stream_options": usage,
             **asked,
-            **sampling_of(self._options, request),
+            **self._sampling(request),
         }

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -16,6 +17,7 @@ from loadtest.errors import LoadTestError
 from loadtest.launching import LocustPlan
 from tests.client.fakes.running import running
 from tests.client.fakes.triton import FakeTriton, engine
+from tools.bootstrap.layout import Layout
 from tools.cli import loadtest
 from tools.client.address import Protocol
 
@@ -58,6 +60,8 @@ class Runs:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     runs = Runs()
     monkeypatch.setattr(loadtest, "run_locust", runs)
+    # A server that happens to run in this checkout would lend its tokenizer.
+    monkeypatch.setattr(loadtest, "instance_at", lambda endpoint: None)
     return runs
 
 
@@ -67,18 +71,8 @@ def run(app: typer.Typer, *arguments: str) -> Result:
 
 def test_options_become_locusts(app: typer.Typer, runs: Runs) -> None:
     given = (
-        "--workload",
-        "zh",
-        "--rate",
-        "2.5",
-        "--duration",
-        "90s",
-        "--warmup",
-        "5",
-        "--out",
-        "results",
-        "--seed",
-        "3",
+        *("--workload", "zh", "--rate", "2.5", "--duration", "90s", "--warmup", "5"),
+        *("--out", "results", "--seed", "3"),
     )
     result = run(app, *URL, *given, "--workers", "2", "--stop-timeout", "7")
     (plan,) = runs.plans
@@ -90,6 +84,33 @@ def test_options_become_locusts(app: typer.Typer, runs: Runs) -> None:
         *("--headless", "--only-summary", "--json-file", "results/locust", "--loglevel", "WARNING"),
     )
     assert (plan.workers, plan.web_port, plan.stop_timeout_s) == (2, None, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("profile", "made", "used"),
+    [
+        ("cpu-smollm2", True, "models/smollm2-135m-instruct/tokenizer.json"),
+        ("cpu-smollm2", False, None),
+        ("", True, None),
+    ],
+)
+def test_the_own_servers_model_lends_its_tokenizer(
+    app: typer.Typer, runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, profile: str, used: str | None,
+    *, made: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(loadtest, "instance_at", lambda endpoint: SimpleNamespace(profile=profile))
+    monkeypatch.setattr(loadtest.Layout, "of_this_checkout", lambda: Layout(tmp_path))
+    if made:
+        file = tmp_path / "models/smollm2-135m-instruct/tokenizer.json"
+        file.parent.mkdir(parents=True)
+        file.touch()
+    result = run(app, *URL, "--requests", "1")
+
+    assert result.exit_code == 0, result.output
+    if used is None:
+        assert "--tokenizer" not in runs.plans[0].arguments
+    else:
+        assert runs.value("--tokenizer") == str(tmp_path / used)
 
 
 @pytest.mark.parametrize(

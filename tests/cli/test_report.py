@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from tests.reporting.examples import V2, V3, cells, write_records
 from tests.reporting.examples import report as example
 from tests.reporting.planned import planned
+from tools.bootstrap.layout import Layout
 from tools.cli import report
 from tools.reporting.cells import CellRecord
 from tools.reporting.errors import ReportError
@@ -22,6 +23,7 @@ from tools.reporting.model import Report
 from tools.reporting.session import Order
 
 RUNGS = (V2, V3)
+HOME = Layout.of_this_checkout().home
 
 
 @pytest.fixture
@@ -74,8 +76,8 @@ def test_without_options_the_profiles_defaults_are_measured(
     assert result.exit_code == 0, result.output
     (order,) = asked
     assert (order.settings.levels, order.settings.output_tokens, order.settings.repeats) == ((1, 8, 32), 16, 3)
-    assert (order.labels, order.out) == ((), Path("reports/cpu-smollm2"))
-    assert 'Written: "reports/cpu-smollm2/report.html"' in words(result)
+    assert (order.labels, order.out) == ((), HOME / ".ladder/reports/cpu-smollm2")
+    assert f'Written: "{HOME}/.ladder/reports/cpu-smollm2/report.html"' in words(result)
 
 
 def test_options_become_the_order(app: typer.Typer, making: Callable[..., list[Order]], tmp_path: Path) -> None:

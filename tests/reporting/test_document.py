@@ -157,6 +157,7 @@ def test_how_it_was_measured() -> None:
     assert "- One server" not in text
     assert "3 repeats. One server held all rungs, and one was asked at a time; repeats by turns" in text
     assert f"- {MACHINE.text()}" in text
+    assert "By the server's count, prompts had 50 tokens on average, answers 16." in text
     assert "Seed 0: every rung gets the same prompts" in text
     assert "```sh\n./ladder report --profile cpu-smollm2\n```" in text
     assert "uncommitted changes" not in text

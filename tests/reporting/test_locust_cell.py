@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 from tools.reporting.errors import ReportError
 from tools.reporting.locust_cell import LocustRun, locust_command, locust_environment
 
-OPTIONS = SETTINGS.load("http://127.0.0.1:8000", "llm_bf16:1", 8, 1)
+OPTIONS = SETTINGS.load("http://127.0.0.1:8000", "llm_bf16:1", 8, 1, "models/smollm2-135m-instruct")
 
 
 @pytest.fixture
@@ -45,8 +45,22 @@ def test_the_command_says_everything() -> None:
         *("--host", "http://127.0.0.1:8000", "--targets", "llm_bf16:1", "--protocol", "generate_stream"),
         *("--workload", "fixed-50-256", "--sampling", '{"temperature": 0.0}'),
         *("--input-tokens", "50", "--output-tokens", "16", "--users", "8", "--requests", "8"),
-        *("--deadline", "120", "--seed", "100008", "--out", "cells/v2-8-1"),
+        *(
+            "--tokenizer",
+            "models/smollm2-135m-instruct",
+            "--deadline",
+            "120",
+            "--seed",
+            "100008",
+            "--out",
+            "cells/v2-8-1",
+        ),
     ]
+
+
+def test_without_a_tokenizer_none_is_named() -> None:
+    options = OPTIONS.model_copy(update={"tokenizer": None})
+    assert "--tokenizer" not in locust_command(options, Path("cells/v2-8-1"))
 
 
 def test_locusts_own_variables_do_not_change_a_run(home: Path) -> None:

@@ -87,6 +87,18 @@ def test_it_is_resumed_and_says_so(tmp_path: Path) -> None:
     assert not any(cell.reused for cell in make_report(longer, Layout(tmp_path), serving, FakeLoad(), Told()).cells)
 
 
+def test_prompts_are_measured_with_the_models_tokenizer_where_there_is_one(tmp_path: Path) -> None:
+    load = FakeLoad()
+    make_report(order(tmp_path, labels=("v2",)), Layout(tmp_path), serving, load, Told())
+    assert {options.tokenizer for options in load.asked} == {None}
+    folder = tmp_path / "models/smollm2-135m-instruct"
+    folder.mkdir(parents=True)
+    (folder / "tokenizer.json").touch()
+    again = FakeLoad()
+    make_report(order(tmp_path, labels=("v2",)), Layout(tmp_path), serving, again, Told())
+    assert {options.tokenizer for options in again.asked} == {"models/smollm2-135m-instruct"}
+
+
 def test_two_reports_do_not_share_a_folder(tmp_path: Path) -> None:
     class Second(FakeLoad):
         def __call__(self, options: object, folder: Path) -> None:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from tools.bootstrap.layout import Layout
 from tools.cli.connection import PortBaseOption, ProtocolOption, UrlOption, endpoint_from, instance_at
+from tools.cli.signals import end_in_order_on
 from tools.client.errors import ClientError
 from tools.evaluation.errors import EvaluationError
 from tools.evaluation.recording import record_verdicts
@@ -110,7 +111,7 @@ def evaluate(
     console = Console(stderr=True, highlight=False)
     own = instance_at(endpoint)
     profile = profile or (own.profile if own and own.profile else DEFAULT_PROFILE)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         chosen = load_profile(profile)
         with _progress(console) as progress:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -20,6 +19,7 @@ from loadtest.workloads.catalogue import workload_names
 from loadtest.workloads.model_tokenizer import FILE_NAME as TOKENIZER_FILE
 from tools.bootstrap.layout import Layout
 from tools.cli.connection import PortBaseOption, UrlOption, endpoint_from, instance_at
+from tools.cli.signals import end_in_order_on
 from tools.client import address
 from tools.client.address import Endpoint
 from tools.client.errors import ClientError
@@ -126,7 +126,7 @@ def loadtest(
         url, port_base, address.Protocol.GRPC if spoken is Protocol.GRPC else address.Protocol.HTTP
     )
     console = Console(stderr=True, highlight=False)
-    _let_signals_interrupt()
+    end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         if targets is None and spoken is not Protocol.OPENAI:
             targets = _targets_to_offer(endpoint, headless=headless)
@@ -203,14 +203,3 @@ def _sla_text(sla: str | None, profile: str) -> str | None:
 
 def _announce(console: Console, port: int | None) -> None:
     console.print(f"web UI: http://127.0.0.1:{port} (Ctrl-C ends it)")
-
-
-def _let_signals_interrupt() -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # Under nohup a hang-up is ignored on purpose.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt

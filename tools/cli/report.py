@@ -20,6 +20,7 @@ from tools.bootstrap.errors import BootstrapError
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.ports import DEFAULT_BASE, HIGHEST_BASE, LOWEST_BASE
 from tools.cli.bench import parse_streams
+from tools.cli.signals import end_in_order_on
 from tools.lint.findings import LintInputError
 from tools.rendering.files import RenderError
 from tools.reporting.cells import CellRecord, PlannedCell
@@ -94,7 +95,7 @@ def report_command(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the report.  [default: reports/PROFILE]")
+        Path | None, typer.Option(metavar="DIR", help="Folder of the report.  [default: .ladder/reports/PROFILE]")
     ] = None,
 ) -> None:
     """Measure every rung of the ladder with the same load, and write what each step brought.
@@ -105,10 +106,7 @@ def report_command(
     if context.invoked_subcommand is not None:
         return
     console = Console(stderr=True, highlight=False)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # Under nohup a hang-up is ignored on purpose.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     given = {
         "levels": None if concurrency is None else tuple(sorted(parse_streams(concurrency, "--concurrency"))),
         "input_tokens": input_tokens,
@@ -124,7 +122,7 @@ def report_command(
     try:
         chosen = load_profile(profile)
         settings = settings_from(Settings.of_profile(chosen), given)
-        folder = out if out is not None else Path("reports") / chosen.name
+        folder = out if out is not None else Layout.of_this_checkout().private / "reports" / chosen.name
         evaluation = read_evaluation(quality) if quality is not None else None
         order = Order(profile, chosen, settings, parse_labels(rungs), folder, evaluation)
         found = _make(order, port_base, console)

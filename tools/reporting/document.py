@@ -272,7 +272,7 @@ def _method(report: Report) -> Iterator[Block]:
     reused = sum(cell.reused for cell in report.cells)
     yield Bullets(
         [
-            Item(settings.text()),
+            Item(settings.text() + _counted_tokens(report)),
             Item(
                 f"Seed {settings.seed}: every rung gets the same prompts, and no two cells of a rung do, so that no "
                 "prefix cache answers. Before each turn a rung gets one short request that is not counted."
@@ -295,6 +295,16 @@ def _method(report: Report) -> Iterator[Block]:
         "`report.json` holds everything that is said here; `cells/` has the results of each load test and a line for "
         "each of its requests. `./ladder report compare A B` compares two such folders."
     )
+
+
+def _counted_tokens(report: Report) -> str:
+    measured = [cell.figures for cell in report.cells if cell.figures is not None]
+    requests = sum(figures.requests for figures in measured)
+    if not requests:
+        return ""
+    prompt = sum(figures.input_tokens for figures in measured) / requests
+    answer = sum(figures.output_tokens for figures in measured) / requests
+    return f" By the server's count, prompts had {prompt:.4g} tokens on average, answers {answer:.4g}."
 
 
 def _memory_note(report: Report) -> Iterator[Item]:

@@ -77,6 +77,7 @@ def locust_command(options: LoadOptions, folder: Path) -> list[str]:
         *("--workload", options.workload, "--sampling", json.dumps(options.sampling)),
         *("--input-tokens", str(options.input_tokens), "--output-tokens", str(options.output_tokens)),
         *("--users", str(options.users), "--requests", str(options.requests)),
+        *(["--tokenizer", options.tokenizer] if options.tokenizer else []),
         *("--deadline", f"{options.deadline_s:g}", "--seed", str(options.seed), "--out", str(folder)),
     ]
 

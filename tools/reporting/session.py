@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from loadtest.workloads.model_tokenizer import FILE_NAME
 from tools.benchmark.machine import Machine
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.locking import try_lock
@@ -149,6 +150,9 @@ class _Keys:
         self._order = order
         self._surroundings = surroundings
         self._files = rendered_files(order.profile)
+        weights = order.profile.artifacts.bf16.path
+        # Relative, so that the same checkout elsewhere has the same keys; load tests run in its root.
+        self._tokenizer = weights if (layout.home / weights / FILE_NAME).is_file() else None
         self._hashes = {path: hash_of_artifact(layout.home / path) for path in needed_artifacts(order.profile)}
 
     def cell(self, rung: RungFacts, level: int, repeat: int) -> PlannedCell:
@@ -156,7 +160,7 @@ class _Keys:
         key = CellKey(
             rung=rung.label,
             repeat=repeat,
-            load=self._order.settings.load("", rung.target, level, repeat),
+            load=self._order.settings.load("", rung.target, level, repeat, self._tokenizer),
             surroundings=self._surroundings,
             configuration=hash_of_text(config_of(target, self._files)),
             artifacts={path: self._hashes[path] for path in needed_artifacts(self._order.profile, [target.model])},

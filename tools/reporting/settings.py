@@ -55,8 +55,8 @@ class Settings(BaseModel):
         """Seed of a cell's prompts: the same on every rung."""
         return (self.seed * 1_000 + repeat) * 100_000 + level
 
-    def load(self, host: str, target: str, level: int, repeat: int) -> LoadOptions:
-        """The load test of one cell."""
+    def load(self, host: str, target: str, level: int, repeat: int, tokenizer: str | None = None) -> LoadOptions:
+        """The load test of one cell; `tokenizer` is the model's folder, without which prompts are about as long."""
         return LoadOptions(
             host=host,
             targets=(target,),
@@ -68,6 +68,7 @@ class Settings(BaseModel):
             users=level,
             requests=self.requests(level),
             deadline_s=self.deadline_s,
+            tokenizer=tokenizer,
             seed=self.cell_seed(level, repeat),
         )
 

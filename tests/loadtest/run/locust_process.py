@@ -50,7 +50,10 @@ class Locust:
         return " ".join(self.log.read_text(encoding="utf-8", errors="replace").split())
 
     def wait(self) -> int:
-        return self.process.wait(PATIENCE_S)
+        try:
+            return self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it has not ended: {self.said()}") from None
 
     def wait_for(self, text: str) -> None:
         def holds() -> bool:

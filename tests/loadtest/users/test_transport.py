@@ -148,7 +148,7 @@ def test_a_batched_model_gets_its_batch_dimension(serve: Serve, asker: Asker) ->
 
 @pytest.mark.parametrize("protocol", KSERVE)
 def test_many_at_once(serve: Serve, asker: Asker, protocol: Protocol) -> None:
-    """More transports than gevent's thread pool has threads: gRPC must not need one each."""
+    """Also more than gevent's thread pool has threads, in which gRPC waits."""
     _, address = serve(engine("llm_bf16", *steps_of(protocol)))
 
     answers = asker.ask(run(address, protocol), PROMPT, PROMPT, at_once=30)
