@@ -67,7 +67,7 @@ def report_command(
         int | None, typer.Option(min=1, help="Requests of a measurement.  [default: 1 on CPU, 2 on a GPU]")
     ] = None,
     min_requests: Annotated[
-        int | None, typer.Option(min=1, help="Where that would be fewer in all.  [default: 16]")
+        int | None, typer.Option(min=1, help="Where that would be fewer in all.  [default: 8 on CPU, 16 on a GPU]")
     ] = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="How often all is measured.  [default: 3]")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the prompts.  [default: 0]")] = None,

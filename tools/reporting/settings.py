@@ -44,7 +44,7 @@ class Settings(BaseModel):
     def of_profile(cls, profile: Profile) -> Self:
         """What fits the profile's machine: on two CPU cores all rungs take about a quarter of an hour."""
         if profile.target.accelerator == "cpu":
-            return cls(levels=(1, 8, 32), output_tokens=16)
+            return cls(levels=(1, 8, 32), output_tokens=16, min_requests=8)
         return cls(levels=(1, 16, 32, 64, 128, 256), output_tokens=256, requests_per_stream=2)
 
     def requests(self, level: int) -> int:
