@@ -27,6 +27,8 @@ BOTH = [ENGLISH, CHINESE]
 PAGES = [
     *BOTH,
     ROOT / "docker" / "README.md",
+    ROOT / "loadtest" / "README.md",
+    ROOT / "loadtest" / "workloads" / "README.md",
     ROOT / "tools" / "drafting" / "README.md",
     ROOT / "tools" / "lint" / "README.md",
     ROOT / "tools" / "planning" / "README.md",
@@ -124,7 +126,7 @@ def test_every_command_is_one_with_these_options(page: str, words: list[str]) ->
         return
     found = get_command(application(name))
     arguments = list(words)
-    while isinstance(found, TyperGroup):
+    while isinstance(found, TyperGroup) and (arguments or not found.invoke_without_command):
         assert arguments[0] in found.commands, f'{page}: "{arguments[0]}" is no command of "./ladder {name}"'
         found = found.commands[arguments.pop(0)]
     # Parses, checks every option and value, and runs nothing.
