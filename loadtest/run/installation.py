@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import sys
@@ -23,6 +24,7 @@ from rich.text import Text
 from loadtest.arguments import RunRequest, add_arguments
 from loadtest.errors import LoadTestError
 from loadtest.options import LoadOptions
+from loadtest.statistics.files import require_writable
 from loadtest.users.targets import check_targets
 from loadtest.users.transport import open_transport
 from loadtest.users.user_classes import LadderUser
@@ -132,6 +134,8 @@ class _Installation:
     def _check_now(self) -> None:
         try:
             self._conductor.check(vars(self._options))
+            if self._options.out:
+                require_writable(Path(self._options.out))
         except LoadTestError as error:
             self._say_error(str(error))
             sys.exit(COULD_NOT_RUN)
@@ -144,8 +148,12 @@ class _Installation:
 
     def _conclude(self, run: Run, request: RunRequest) -> None:
         result = run.result()
-        print_result(self._console, result)
         self._exit_code = exit_code(result)
+        try:
+            print_result(self._console, result)
+        except OSError as error:
+            # Its reader has gone, as after `| head`, or its disk is full: the files are written all the same.
+            self._say_error(f"the figures cannot be printed: {(error.strerror or str(error)).lower()}")
         if request.out is None:
             return
         folder = self._folder(request.out)
@@ -154,7 +162,8 @@ class _Installation:
         except LoadTestError as error:
             self._say_error(str(error))
             self._exit_code = COULD_NOT_RUN
-        else:
+            return
+        with contextlib.suppress(OSError):
             self._console.print(Text(f'results: "{folder}"'), soft_wrap=True)
 
     def _folder(self, out: Path) -> Path:
