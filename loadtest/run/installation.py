@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -91,6 +92,16 @@ def _install_worker(environment: Environment, runner: Runner) -> Worker:
     return worker
 
 
+class _ResultConsole(Console):
+    """One whose reader may go, as after `| head`: the files are written all the same, where rich would exit."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        # What Python flushes at its end goes nowhere, too.
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), self.file.fileno())
+
+
 class _Installation:
     """The conductor's process."""
 
@@ -100,7 +111,7 @@ class _Installation:
         assert options is not None, "Locust's command line has been read"
         self._options = options
         # What is measured goes to stdout, unless Locust writes JSON there.
-        self._console = Console(stderr=bool(options.json), highlight=False)
+        self._console = _ResultConsole(stderr=bool(options.json), highlight=False)
         self._exit_code = COULD_NOT_RUN if options.headless or options.autostart else KEPT
         if options.spawn_rate is None:
             options.spawn_rate = DEFAULT_SPAWN_RATE
@@ -152,7 +163,7 @@ class _Installation:
         try:
             print_result(self._console, result)
         except OSError as error:
-            # Its reader has gone, as after `| head`, or its disk is full: the files are written all the same.
+            # Its disk is full, say: the files are written all the same.
             self._say_error(f"the figures cannot be printed: {(error.strerror or str(error)).lower()}")
         if request.out is None:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -164,6 +165,19 @@ def test_figures_that_nobody_reads_are_written_all_the_same(tmp_path: Path, serv
     assert "the figures cannot be printed: no space left on device" in process.said()
     assert "Traceback" not in process.said()
     assert sum(target.requests for target in result_in(out).targets) == 6
+
+
+def test_a_pipe_whose_reader_has_gone_loses_no_results(tmp_path: Path, server: ServerAddress) -> None:
+    given = ("--headless", "--host", http(server), "--targets", "quick", "--requests", "6", *TWO_TOKENS)
+    quiet = ("--only-summary", "--json-file", str(tmp_path / "locust"))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with locust(tmp_path, *given, *quiet, "--out", str(tmp_path / "out"), stdout=Path(f"/dev/fd/{writer}")) as process:
+        os.close(writer)
+        code = process.wait()
+
+    assert code == 0, process.said()
+    assert sum(target.requests for target in result_in(tmp_path / "out").targets) == 6
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
