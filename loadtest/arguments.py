@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,11 +124,22 @@ def read_arguments(values: Mapping[str, Any]) -> RunRequest:
     """
     given = {name: _text(values.get(name)) for name in (*(argument.name for argument in _ARGUMENTS), "sla", "out")}
     given["users"] = _text(values.get("num_users"))
+    _check_spawn_rate(_text(values.get("spawn_rate")))
     options = _options(given)
     sla = _sla(given["sla"])
     if options.shape is Shape.SEARCH and sla is None:
         raise LoadTestError("--shape search looks for the highest rate inside limits: give them with --sla")
     return RunRequest(options, sla, Path(given["out"]) if given["out"] else None)
+
+
+def _check_spawn_rate(text: str) -> None:
+    """Locust's own, which it looks at only when the run has begun, and then never ends."""
+    try:
+        usable = not text or 0 < float(text) < math.inf
+    except ValueError:
+        usable = False
+    if not usable:
+        raise LoadTestError(f'--spawn-rate "{text}" is no number of users a second above 0')
 
 
 def _sla(text: str) -> SlaLimits | None:
@@ -202,6 +214,8 @@ def _json_object(option: str, text: str) -> dict[str, Any]:
         value = json.loads(text)
     except ValueError as error:
         raise LoadTestError(f"{option} '{text}' is not JSON: {error}") from None
+    except RecursionError:
+        raise LoadTestError(f"{option} is nested too deeply: sampling parameters are names with values") from None
     if not isinstance(value, dict):
         raise LoadTestError(f"{option} '{text}' is no JSON object: write it like '{{\"temperature\": 0}}'")
     return value
@@ -219,10 +233,14 @@ def _in_plain_words(error: Mapping[str, Any]) -> str:
             what = "is no whole number"
         case "float_parsing":
             what = "is no number"
+        case "finite_number":
+            what = "is not finite: give a number that is"
         case "greater_than":
             what = f"is too little: it must be above {limits['gt']:g}"
         case "greater_than_equal":
             what = f"is too little: the least is {limits['ge']:g}"
+        case "less_than_equal":
+            what = f"is too much: the most is {limits['le']:.12g}"
         case "enum":
             what = f"is none of {limits['expected']}"
         case _:

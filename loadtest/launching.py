@@ -66,14 +66,29 @@ def run_locust(plan: LocustPlan, logs: Path, web_ui_is_up: Callable[[], None]) -
         processes.kill()
 
 
-def free_web_port() -> int:
-    """The first free port from Locust's own on. Raises LoadTestError."""
+def free_web_port(wanted: int | None = None) -> int:
+    """`wanted` if it is free; without it the first free port from Locust's own on. Raises LoadTestError."""
+    if wanted is not None:
+        try:
+            _bind(wanted)
+        except OSError as error:
+            raise LoadTestError(
+                f"the web UI cannot have port {wanted} ({(error.strerror or str(error)).lower()}): "
+                "give another with --web-port"
+            ) from None
+        return wanted
     for port in range(_FIRST_WEB_PORT, _FIRST_WEB_PORT + _WEB_PORTS_TRIED):
-        with socket.socket() as listener, contextlib.suppress(OSError):
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("127.0.0.1", port))
+        with contextlib.suppress(OSError):
+            _bind(port)
             return port
     raise LoadTestError(f"no free port for the web UI from {_FIRST_WEB_PORT} on: give one with --web-port")
+
+
+def _bind(port: int) -> None:
+    """Raises OSError when it is taken or not ours to have."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
 
 
 class _Processes:

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from tools.client.request import Target
+from tools.spec.base import failure
+
+MOST_TOKENS: Final = 1_000_000
+"""Of one prompt or answer; a mistyped length would otherwise be made up, for hours, before it is compared."""
+
+
+def _is_json(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        json.dumps(values, allow_nan=False)
+    except ValueError:
+        raise failure("a sampling parameter is not finite, which JSON cannot say: leave it out") from None
+    return values
+
+
+Sampling = Annotated[dict[str, JsonValue], AfterValidator(_is_json)]
+"""Sampling parameters, as they are sent."""
+
+Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+# Beyond these a clock or a generator of random numbers gives up, or a run never ends.
+_Rate = Annotated[float, Field(ge=1e-6, le=100_000)]
+MOST_SECONDS: Final = 1_000_000
+MOST_USERS: Final = 100_000
 
 
 class Protocol(StrEnum):
@@ -61,25 +84,25 @@ class LoadOptions(BaseModel):
         deadline_s: a request without a whole answer by then is a failure.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     host: str
     targets: Annotated[tuple[str, ...], Field(min_length=1)]
     protocol: Protocol = Protocol.GENERATE_STREAM
     workload: str = "chat"
-    input_tokens: Annotated[int, Field(ge=1)] | None = None
-    output_tokens: Annotated[int, Field(ge=1)] | None = None
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
     tokenizer: Annotated[str, Field(min_length=1)] | None = None
-    sampling: dict[str, JsonValue] = Field(default_factory=dict)
+    sampling: Sampling = Field(default_factory=dict)
     shape: Shape = Shape.USERS
-    users: Annotated[int, Field(ge=1)] = 1
-    rate: Annotated[float, Field(gt=0)] = 1.0
-    peak_rate: Annotated[float, Field(gt=0)] | None = None
-    duration_s: Annotated[float, Field(gt=0)] | None = None
+    users: Annotated[int, Field(ge=1, le=MOST_USERS)] = 1
+    rate: _Rate = 1.0
+    peak_rate: _Rate | None = None
+    duration_s: Annotated[float, Field(gt=0, le=MOST_SECONDS)] | None = None
     requests: Annotated[int, Field(ge=1)] | None = None
-    warmup_s: Annotated[float, Field(ge=0)] = 0.0
+    warmup_s: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = 0.0
     warmup_requests: Annotated[int, Field(ge=0)] = 0
-    deadline_s: Annotated[float, Field(gt=0)] = 120.0
+    deadline_s: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = 120.0
     seed: int = 0
 
     @field_validator("targets")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ from rich.text import Text
 from loadtest.arguments import RunRequest, add_arguments
 from loadtest.errors import LoadTestError
 from loadtest.options import LoadOptions
+from loadtest.statistics.files import require_writable
 from loadtest.users.targets import check_targets
 from loadtest.users.transport import open_transport
 from loadtest.users.user_classes import LadderUser
@@ -89,6 +92,16 @@ def _install_worker(environment: Environment, runner: Runner) -> Worker:
     return worker
 
 
+class _ResultConsole(Console):
+    """One whose reader may go, as after `| head`: the files are written all the same, where rich would exit."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        # What Python flushes at its end goes nowhere, too.
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), self.file.fileno())
+
+
 class _Installation:
     """The conductor's process."""
 
@@ -98,7 +111,7 @@ class _Installation:
         assert options is not None, "Locust's command line has been read"
         self._options = options
         # What is measured goes to stdout, unless Locust writes JSON there.
-        self._console = Console(stderr=bool(options.json), highlight=False)
+        self._console = _ResultConsole(stderr=bool(options.json), highlight=False)
         self._exit_code = COULD_NOT_RUN if options.headless or options.autostart else KEPT
         if options.spawn_rate is None:
             options.spawn_rate = DEFAULT_SPAWN_RATE
@@ -132,6 +145,8 @@ class _Installation:
     def _check_now(self) -> None:
         try:
             self._conductor.check(vars(self._options))
+            if self._options.out:
+                require_writable(Path(self._options.out))
         except LoadTestError as error:
             self._say_error(str(error))
             sys.exit(COULD_NOT_RUN)
@@ -144,8 +159,12 @@ class _Installation:
 
     def _conclude(self, run: Run, request: RunRequest) -> None:
         result = run.result()
-        print_result(self._console, result)
         self._exit_code = exit_code(result)
+        try:
+            print_result(self._console, result)
+        except OSError as error:
+            # Its disk is full, say: the files are written all the same.
+            self._say_error(f"the figures cannot be printed: {(error.strerror or str(error)).lower()}")
         if request.out is None:
             return
         folder = self._folder(request.out)
@@ -154,7 +173,8 @@ class _Installation:
         except LoadTestError as error:
             self._say_error(str(error))
             self._exit_code = COULD_NOT_RUN
-        else:
+            return
+        with contextlib.suppress(OSError):
             self._console.print(Text(f'results: "{folder}"'), soft_wrap=True)
 
     def _folder(self, out: Path) -> Path:

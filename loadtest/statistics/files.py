@@ -25,6 +25,22 @@ def make_folder(folder: Path) -> None:
         raise _refused(folder, error) from None
 
 
+def require_writable(folder: Path) -> None:
+    """Raises LoadTestError when nothing could be written into it, or it could not be made. Leaves everything as it was.
+
+    A run is too long to find that out at its end.
+    """
+    there = folder
+    while not os.path.lexists(there) and there != there.parent:
+        there = there.parent
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(b" ")
+            file.flush()
+    except OSError as error:
+        raise _refused(folder, error) from None
+
+
 def write_whole(path: Path, text: str) -> None:
     """The file holds exactly this text, or what it held before. Raises LoadTestError."""
     try:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from loadtest.statistics.outcome import ErrorKind, Outcome
 
 MOST_RECORDS: Final = 200_000
+
+_Latency = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,10 @@ class Record:
 
     target: str
     due_at: float
-    ttft_ms: float | None
-    tpot_ms: float | None
-    e2e_ms: float | None
-    output_tokens: int
+    ttft_ms: _Latency | None
+    tpot_ms: _Latency | None
+    e2e_ms: _Latency | None
+    output_tokens: Annotated[int, Field(ge=0)]
     failure: ErrorKind | None
 
     @classmethod

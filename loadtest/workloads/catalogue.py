@@ -97,6 +97,8 @@ def _read(name: str, seen_from: Path) -> Document:
         raise LoadTestError(f'workload file "{path}" cannot be read: {error}') from None
     except DocumentError as error:
         raise LoadTestError(str(error)) from None
+    except ValueError as error:
+        raise LoadTestError(f'workload file "{path}" has no name of a file ({error}): give its path') from None
 
 
 def _unknown_name(name: str) -> str:

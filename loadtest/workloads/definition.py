@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, model_validator
 
-from loadtest.options import LoadOptions
-from tools.spec.base import PositiveFloat, PositiveInt, SpecModel, failure
+from loadtest.options import LoadOptions, Sampling, Tokens
+from tools.spec.base import PositiveFloat, SpecModel, failure
 
 from .distribution import Count, Length, LogNormal
 
@@ -40,10 +40,10 @@ class Definition(SpecModel):
     input_tokens: Length
     output_tokens: Length
     exact: bool = False
-    system_tokens: PositiveInt | None = None
+    system_tokens: Tokens | None = None
     turns: Count = Field(default={"min": 1, "max": 1}, validate_default=True)
     think_s: LogNormal | None = None
-    sampling: dict[str, JsonValue] = Field(default_factory=dict)
+    sampling: Sampling = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _conversations_are_messages(self) -> Definition:

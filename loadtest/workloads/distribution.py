@@ -7,8 +7,9 @@ from random import Random
 from statistics import NormalDist
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from loadtest.options import MOST_TOKENS
 from tools.spec.base import PositiveFloat, PositiveInt, SpecModel, failure
 
 _Z90: Final = NormalDist().inv_cdf(0.9)
@@ -77,14 +78,20 @@ def _fixed_length(value: Any) -> Any:
         return value
     if not isinstance(value, int) or value < 1:
         raise failure(f"a fixed length is a whole number from 1 on, not {value}")
-    return LogNormal.fixed(value)
+    return LogNormal.fixed(min(value, MOST_TOKENS + 1))
 
 
 def _fixed_number(value: Any) -> Any:
     return {"min": value, "max": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Length = Annotated[LogNormal, BeforeValidator(_fixed_length)]
+def _is_length(value: LogNormal) -> LogNormal:
+    if value.max > MOST_TOKENS:
+        raise failure(f"a length of {value.max:.12g} tokens is too much: the most is {MOST_TOKENS}")
+    return value
+
+
+Length = Annotated[LogNormal, BeforeValidator(_fixed_length), AfterValidator(_is_length)]
 """Tokens: a whole number for exactly so many, or a distribution."""
 
 Count = Annotated[Between, BeforeValidator(_fixed_number)]

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
+from loadtest.options import Sampling, Tokens
 from tools.client.request import Message
-from tools.spec.base import PositiveInt, SpecModel, failure
+from tools.spec.base import SpecModel, failure
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -48,8 +49,8 @@ class Line(SpecModel):
     messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = None
     prompt: Text | None = None
     conversations: Annotated[list[ShareGptMessage], Field(min_length=1)] | None = None
-    max_tokens: PositiveInt | None = None
-    sampling: dict[str, JsonValue] = Field(default_factory=dict)
+    max_tokens: Tokens | None = None
+    sampling: Sampling = Field(default_factory=dict)
     id: Any = None
 
     @model_validator(mode="after")

@@ -22,8 +22,14 @@ def load_tokenizer(path: Path) -> Callable[[str], int]:
     Raises:
         LoadTestError: there is none, or it cannot be read.
     """
-    file = path / FILE_NAME if path.is_dir() else path
-    if not file.is_file():
+    try:
+        file = path / FILE_NAME if path.is_dir() else path
+        found = file.is_file()
+    except OSError as error:
+        raise LoadTestError(
+            f'tokenizer "{path}" cannot be read ({error.strerror}): give the {FILE_NAME} of the model under test'
+        ) from None
+    if not found:
         raise LoadTestError(
             f'tokenizer "{file}" is no file: give the {FILE_NAME} of the model under test, or the folder it lies in'
         )
@@ -33,4 +39,17 @@ def load_tokenizer(path: Path) -> Callable[[str], int]:
         raise LoadTestError(
             f'tokenizer "{file}" cannot be read ({error}): give the {FILE_NAME} of the model under test'
         ) from error
-    return lambda text: len(tokenizer.encode(text).ids)
+    # What the file says of cutting and filling up would count another text than the one that is sent.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def count(text: str) -> int:
+        try:
+            return len(tokenizer.encode(text).ids)
+        except Exception as error:  # it raises nothing narrower
+            raise LoadTestError(
+                f'tokenizer "{file}" cannot count the tokens of a text ({error}): '
+                f"give the {FILE_NAME} of the model under test"
+            ) from error
+
+    return count

@@ -66,6 +66,8 @@ class RecordedWorkload:
             raise LoadTestError(f'no workload file "{path}": give the path of a JSONL file') from None
         except OSError as error:
             raise LoadTestError(f'workload file "{path}" cannot be read: {error.strerror}') from None
+        except ValueError as error:
+            raise LoadTestError(f'workload file "{path}" has no name of a file ({error}): give its path') from None
         if not self._starts:
             raise LoadTestError(f'workload file "{path}" is empty: write one request a line, {_FORMS}')
         self.description = f"The {len(self._starts)} requests of {path.name}."

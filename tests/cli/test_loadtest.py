@@ -199,6 +199,14 @@ def test_a_server_that_is_down_is_said_at_once(app: typer.Typer, runs: Runs) -> 
     assert runs.plans == []
 
 
+def test_a_locust_that_was_killed_is_said(app: typer.Typer, runs: Runs) -> None:
+    runs.code = -9
+    result = run(app, *URL, "--requests", "1")
+
+    assert result.exit_code == 2
+    assert "error: Locust was killed by SIGKILL: there are no results" in result.output
+
+
 def test_an_unknown_profile_is_said(app: typer.Typer, runs: Runs) -> None:
     result = run(app, *URL, "--sla", "profile", "--profile", "nothing")
 

@@ -144,6 +144,10 @@ def test_what_ends_it_early(
         (["--profile", "nothing"], 'no profile "nothing"'),
         (["--quality", "/nowhere"], 'the evaluation "/nowhere" cannot be read'),
         (["--output-tokens", "1"], "2"),
+        (["--output-tokens", "10000000"], "should be less than"),
+        (["--input-tokens", "10000000"], "should be less than"),
+        (["--deadline", "inf"], "should be less than"),
+        (["--concurrency", "1,1000000"], "is more than 100000 streams"),
     ],
 )
 def test_wrong_options_are_exit_code_2(options: list[str], text: str, app: typer.Typer) -> None:

@@ -19,6 +19,7 @@ def test_target_reads_what_it_writes(text: str, target: Target) -> None:
         ("m:", '"m:": the version "" is not a positive integer; write MODEL:VERSION'),
         ("m:0", '"m:0": the version "0" is not a positive integer; write MODEL:VERSION'),
         ("m:-1", '"m:-1": the version "-1" is not a positive integer; write MODEL:VERSION'),
+        ("m\n", r"'m\n' has a character that no model's name has; write MODEL or MODEL:VERSION"),
         ("m:²", '"m:²": the version "²" is not a positive integer; write MODEL:VERSION'),
     ],
 )

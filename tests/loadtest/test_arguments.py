@@ -75,9 +75,21 @@ def test_every_option_finds_its_field() -> None:
         ((*GIVEN, "--output-tokens", "many"), '--output-tokens "many" is no whole number'),
         ((*GIVEN, "--output-tokens", "0"), '--output-tokens "0" is too little: the least is 1'),
         ((*GIVEN, "--shape", "rate", "--rate", "fast"), '--rate "fast" is no number'),
-        ((*GIVEN, "--shape", "rate", "--rate", "0"), '--rate "0" is too little: it must be above 0'),
+        ((*GIVEN, "--shape", "rate", "--rate", "0"), '--rate "0" is too little: the least is 1e-06'),
         ((*GIVEN, "--warmup", "soon"), '--warmup "soon" is no length of time: write 90, 90s, 20m or 1h30m'),
         ((*GIVEN, "--warmup", "-1"), '--warmup "-1.0" is too little: the least is 0'),
+        ((*GIVEN, "--warmup", "inf"), '--warmup "inf" is not finite: give a number that is'),
+        ((*GIVEN, "--deadline", "nan"), '--deadline "nan" is not finite: give a number that is'),
+        ((*GIVEN, "--warmup", "1e308"), '--warmup "1e+308" is too much: the most is 1000000'),
+        ((*GIVEN, "--shape", "rate", "--rate", "inf"), '--rate "inf" is not finite: give a number that is'),
+        ((*GIVEN, "--shape", "rate", "--rate", "1e308"), '--rate "1e308" is too much: the most is 100000'),
+        ((*GIVEN, "--shape", "rate", "--rate", "1e-320"), '--rate "1e-320" is too little: the least is 1e-06'),
+        ((*GIVEN, "--input-tokens", "10000000"), '--input-tokens "10000000" is too much: the most is 1000000'),
+        ((*GIVEN, "--users", "99999999999"), '--users "99999999999" is too much: the most is 100000'),
+        ((*GIVEN, "--sampling", '{"top_p": NaN}'), '--sampling "nan" is not finite'),
+        ((*GIVEN, "--sampling", '{"n": [1e999]}'), '--sampling "inf" is not finite'),
+        ((*GIVEN, "--sampling", '{"n":' * 9999), "--sampling is nested too deeply"),
+        ((*GIVEN, "--targets", "a\0"), r"'a\x00' has a character that no model's name has"),
         ((*GIVEN, "--users", "0"), '--users "0" is too little: the least is 1'),
         ((*GIVEN, "--users", "1"), "--users 1 cannot ask 2 targets at the same time: give at least 2"),
         ((*GIVEN, "--sampling", "{"), "--sampling '{' is not JSON"),
@@ -119,6 +131,15 @@ def test_the_web_form_overwrites_with_texts_and_may_leave_fields_empty() -> None
     request = read_arguments({**values, **form})
 
     assert (request.options.output_tokens, request.options.users, request.options.requests) == (12, 5, None)
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "-1", "0", "fast"])
+def test_the_web_form_refuses_a_spawn_rate_that_would_never_end(rate: str) -> None:
+    from loadtest.arguments import read_arguments
+
+    with pytest.raises(LoadTestError) as refused:
+        read_arguments({**vars(parsed(*GIVEN)), "spawn_rate": rate})
+    assert str(refused.value) == f'--spawn-rate "{rate}" is no number of users a second above 0'
 
 
 def test_protocols_shapes_and_workloads_are_selects_in_the_form() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from loadtest.errors import LoadTestError
 from loadtest.launching import LocustPlan, free_web_port, run_locust
 from tests.client.fakes.running import running
 from tests.loadtest.run.locust_process import result_in, slow_triton
@@ -96,3 +98,14 @@ def test_the_exit_code_is_locusts(tmp_path: Path) -> None:
 
 def test_the_web_port_is_free_and_locusts_own_if_that_is() -> None:
     assert 8089 <= free_web_port() < 8139
+
+
+def test_a_web_port_that_is_taken_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(LoadTestError) as refused:
+            free_web_port(port)
+    assert str(refused.value) == (
+        f"the web UI cannot have port {port} (address already in use): give another with --web-port"
+    )
+    assert free_web_port(port) == port

@@ -99,7 +99,7 @@ SPEEDS: Mapping[str, Mapping[int, tuple[float, float, float]]] = {
 }
 
 
-def figures(tokens_per_s: float, ttft_ms: float, tpot_ms: float, tokens: int = 16) -> CellFigures:
+def figures(tokens_per_s: float, ttft_ms: float, tpot_ms: float, tokens: int = 16, requests: int = 8) -> CellFigures:
     """A cell whose latencies spread by a fifth."""
     e2e = ttft_ms + (tokens - 1) * tpot_ms
     return CellFigures(
@@ -113,9 +113,9 @@ def figures(tokens_per_s: float, ttft_ms: float, tpot_ms: float, tokens: int = 1
         e2e_ms=e2e,
         e2e_p95_ms=e2e * 1.2,
         e2e_p99_ms=e2e * 1.3,
-        requests=8,
-        output_tokens=8 * tokens,
-        input_tokens=400,
+        requests=requests,
+        output_tokens=requests * tokens,
+        input_tokens=requests * 50,
     )
 
 
@@ -131,7 +131,7 @@ def cell(
         folder=f"cells/{label}-{level}-{repeat}",
         state="measured",
         seconds=10.0,
-        figures=figures(tokens_per_s * (1 + noise), ttft / (1 + noise), tpot / (1 + noise)),
+        figures=figures(tokens_per_s * (1 + noise), ttft / (1 + noise), tpot / (1 + noise), requests=max(8, level)),
     )
     return made.model_copy(update=changes)
 
@@ -193,7 +193,7 @@ def write_records(made: Report, folder: Path, *, seed: int = 0, slower: Mapping[
         if measured.figures is None:
             continue
         factor = (slower or {}).get(measured.rung, 1.0)
-        lines = [_record(measured.figures, factor, random) for _ in range(max(8, measured.level))]
+        lines = [_record(measured.figures, factor, random) for _ in range(measured.figures.requests)]
         place = folder / measured.folder
         place.mkdir(parents=True, exist_ok=True)
         (place / "records.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,39 @@ def test_the_comparison_as_markdown(tmp_path: Path) -> None:
     row = next(line for line in text.splitlines() if line.startswith("| 8 | tokens/s | 82 |"))
     assert row.endswith("| ▼ regression |")
     assert "change of more than 5 % whose interval leaves out 0" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ttft_ms": None}, "has no answer with ttft_ms: make the report again"),
+        ({"tpot_ms": None}, "has no answer with tpot_ms: make the report again"),
+        ({"e2e_ms": 0}, "has no answer with e2e_ms: make the report again"),
+        ({"output_tokens": 0}, "has no answer with output_tokens: make the report again"),
+        ({"output_tokens": -1}, "is no record of a request"),
+        ({"e2e_ms": float("nan")}, "is no record of a request"),
+    ],
+)
+def test_records_without_figures_are_named(tmp_path: Path, change: dict[str, float | None], message: str) -> None:
+    before, after = made(tmp_path / "a"), made(tmp_path / "b")
+    for file in (tmp_path / "b").glob("cells/*/records.jsonl"):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        file.write_text("".join(json.dumps(json.loads(line) | change) + "\n" for line in lines), encoding="utf-8")
+    with pytest.raises(ReportError, match=message):
+        compare(before, after, tolerance=5.0)
+
+
+def test_records_that_are_fewer_than_the_report_counted_are_named(tmp_path: Path) -> None:
+    before, after = made(tmp_path / "a"), made(tmp_path / "b")
+    for file in (tmp_path / "b").glob("cells/*/records.jsonl"):
+        whole = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        file.write_text("".join(whole[:-1]), encoding="utf-8")
+    with pytest.raises(ReportError, match=r"has records of \d+ answers, and the report figures of \d+: make"):
+        compare(before, after, tolerance=5.0)
+
+
+def test_a_cell_that_was_measured_has_figures(tmp_path: Path) -> None:
+    before, (report_after, folder) = made(tmp_path / "a"), made(tmp_path / "b")
+    bare = tuple(cell.model_copy(update={"figures": None}) for cell in report_after.cells)
+    with pytest.raises(ReportError, match="and the report figures of no"):
+        compare(before, (report_after.model_copy(update={"cells": bare}), folder), tolerance=5.0)

@@ -157,7 +157,7 @@ def loadtest(
         if headless:
             # Its own tables would repeat ours: they go to a file, to whose name Locust adds ".json".
             arguments += ["--headless", "--only-summary", "--json-file", str(folder / "locust")]
-        port = None if headless else web_port or free_web_port()
+        port = None if headless else free_web_port(web_port)
         plan = LocustPlan((*arguments, "--loglevel", "WARNING"), workers, port, float(stop_timeout))
         code = run_locust(plan, Layout.of_this_checkout().logs, lambda: _announce(console, port))
     except (LoadTestError, ClientError, ProfileError) as error:
@@ -165,6 +165,10 @@ def loadtest(
         raise typer.Exit(_COULD_NOT_RUN) from None
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
+    if code < 0:
+        console.print(
+            Text(f"error: Locust was killed by {signal.Signals(-code).name}: there are no results", style="red")
+        )
     raise typer.Exit(code if code >= 0 else _COULD_NOT_RUN)
 
 

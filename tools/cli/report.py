@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from loadtest.options import Protocol
+from loadtest.options import MOST_SECONDS, MOST_TOKENS, MOST_USERS, Protocol
 from tools.artifacts.errors import ArtifactError
 from tools.bootstrap.errors import BootstrapError
 from tools.bootstrap.layout import Layout
@@ -59,9 +59,12 @@ def report_command(
         str | None,
         typer.Option(metavar="A,B", help="Concurrent streams.  [default: 1,8,32 on CPU; 1 to 256 on a GPU]"),
     ] = None,
-    input_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a prompt.  [default: 50]")] = None,
+    input_tokens: Annotated[
+        int | None, typer.Option(min=1, max=MOST_TOKENS, help="Tokens of a prompt.  [default: 50]")
+    ] = None,
     output_tokens: Annotated[
-        int | None, typer.Option(min=2, help="Tokens of an answer.  [default: 16 on CPU, 256 on a GPU]")
+        int | None,
+        typer.Option(min=2, max=MOST_TOKENS, help="Tokens of an answer.  [default: 16 on CPU, 256 on a GPU]"),
     ] = None,
     requests_per_stream: Annotated[
         int | None, typer.Option(min=1, help="Requests of a measurement.  [default: 1 on CPU, 2 on a GPU]")
@@ -75,7 +78,7 @@ def report_command(
         Protocol | None, typer.Option(help="How the rungs are asked: generate_stream or grpc.", show_default=False)
     ] = None,
     deadline: Annotated[
-        float | None, typer.Option(min=1, metavar="SECONDS", help="Of one request.  [default: 120]")
+        float | None, typer.Option(min=1, max=MOST_SECONDS, metavar="SECONDS", help="Of one request.  [default: 120]")
     ] = None,
     isolate: Annotated[
         bool, typer.Option("--isolate", help="Start a server for each rung instead of using the running one.")
@@ -108,7 +111,7 @@ def report_command(
     console = Console(stderr=True, highlight=False)
     end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     given = {
-        "levels": None if concurrency is None else tuple(sorted(parse_streams(concurrency, "--concurrency"))),
+        "levels": None if concurrency is None else _levels(concurrency),
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
         "requests_per_stream": requests_per_stream,
@@ -256,3 +259,11 @@ def _minutes(seconds: float) -> str:
 def _fail(console: Console, message: str) -> NoReturn:
     console.print(Text(f"error: {message}", style="red"), soft_wrap=True)
     raise typer.Exit(_COULD_NOT)
+
+
+def _levels(text: str) -> tuple[int, ...]:
+    """Raises typer.BadParameter."""
+    levels = tuple(sorted(parse_streams(text, "--concurrency")))
+    if levels[-1] > MOST_USERS:
+        raise typer.BadParameter(f'"{text}" is more than {MOST_USERS} streams', param_hint="--concurrency")
+    return levels

@@ -21,11 +21,13 @@ class Target:
         """Read `MODEL` or `MODEL:VERSION`.
 
         Raises:
-            ValueError: an empty name, or a version that is not a positive integer.
+            ValueError: an empty or unprintable name, or a version that is not a positive integer.
         """
         model, separator, version = text.partition(":")
         if not model:
             raise ValueError(f'"{text}" names no model; write MODEL or MODEL:VERSION')
+        if not model.isprintable():
+            raise ValueError(f"{model!a} has a character that no model's name has; write MODEL or MODEL:VERSION")
         if not separator:
             return cls(model)
         if not (version.isascii() and version.isdigit()) or int(version) < 1:

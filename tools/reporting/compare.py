@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from loadtest.statistics.records import Record
+from loadtest.statistics.records import MOST_RECORDS, Record
 from tools.benchmark.machine import Machine
 from tools.reporting.bootstrap import Interval, Rows, change_interval, median_over_repeats
 from tools.reporting.errors import IncomparableError, ReportError
@@ -153,10 +153,22 @@ class _Repeat:
 
 
 def _answers(cell: Cell, folder: Path) -> _Repeat:
-    assert cell.figures is not None
-    answers = answers_in(folder / cell.folder)
+    place = folder / cell.folder
+    answers = answers_in(place)
     if not answers:
-        raise ReportError(f'"{folder / cell.folder}" has no record of an answer: make the report again')
+        raise ReportError(f'"{place}" has no record of an answer: make the report again')
+    if cell.figures is None or len(answers) != min(cell.figures.requests, MOST_RECORDS):
+        expected = "no" if cell.figures is None else cell.figures.requests
+        raise ReportError(
+            f'"{place}" has records of {len(answers)} answers, and the report figures of {expected}: '
+            "make the report again"
+        )
+    for figure in ("ttft_ms", "tpot_ms", "e2e_ms", "output_tokens"):
+        # An answer of one token has no TPOT; that every answer lacks it, no cell that was measured has.
+        if not any(getattr(answer, figure) for answer in answers):
+            raise ReportError(f'"{place}" has no answer with {figure}: make the report again')
+    if any(answer.e2e_ms is None for answer in answers):
+        raise ReportError(f'"{place}" has an answer without e2e_ms: make the report again')
     return _Repeat(answers, cell.figures.tokens_per_s)
 
 

@@ -42,6 +42,9 @@ class Document:
             raise DocumentError(f"{source}: it is nested too deeply for a {kind}: four levels are enough") from None
         except yaml.YAMLError as error:
             raise DocumentError(f"{source}: {error}") from None
+        except ValueError as error:
+            # A scalar that looks like a date or a number and is none; YAML does not say where.
+            raise DocumentError(f"{source}: a value cannot be read ({error}): write it in quotes") from None
         if not isinstance(data, dict):
             raise DocumentError(f"{source}: a {kind} is a mapping of keys to values, this file holds {_kind(data)}")
         self.data: dict[Any, Any] = data
@@ -68,7 +71,9 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
-            if isinstance(key, Hashable) and key in seen:
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, "a key is no name", key_node.start_mark)
+            if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f'key "{key}" is given twice', key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)

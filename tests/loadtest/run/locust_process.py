@@ -67,14 +67,14 @@ class Locust:
 
 
 @contextmanager
-def locust(folder: Path, *arguments: str, name: str = "locust") -> Iterator[Locust]:
-    """`locust -f .../locustfile.py ARGUMENTS`, from a folder that is not the repository's."""
+def locust(folder: Path, *arguments: str, name: str = "locust", stdout: Path | None = None) -> Iterator[Locust]:
+    """`locust -f .../locustfile.py ARGUMENTS`, from a folder that is not the repository's; `stdout` is the log, too."""
     log = folder / f"{name}.log"
-    with log.open("wb") as output:
+    with log.open("wb") as output, (stdout or log).open("ab") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=output,
+            stdout=said,
             stderr=output,
             cwd=folder,
             env={**isolated(os.environ), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -140,6 +141,43 @@ def test_what_cannot_run_is_exit_code_2_and_one_sentence(
     assert message in process.said()
     assert "Traceback" not in process.said()
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_asked(
+    tmp_path: Path, server: ServerAddress, triton: FakeTriton
+) -> None:
+    (tmp_path / "out").write_text("", encoding="utf-8")
+    code, process = headless(tmp_path, http(server), "--requests", "6")
+
+    assert code == 2
+    assert f'"{tmp_path}/out" cannot be written' in process.said()
+    assert asked(triton).total() == 0
+
+
+def test_figures_that_nobody_reads_are_written_all_the_same(tmp_path: Path, server: ServerAddress) -> None:
+    given = ("--headless", "--host", http(server), "--targets", "quick", "--requests", "6", *TWO_TOKENS)
+    quiet = ("--only-summary", "--json-file", str(tmp_path / "locust"))
+    out = tmp_path / "out"
+    with locust(tmp_path, *given, *quiet, "--out", str(out), stdout=Path("/dev/full")) as process:
+        code = process.wait()
+
+    assert code == 0, process.said()
+    assert "the figures cannot be printed: no space left on device" in process.said()
+    assert "Traceback" not in process.said()
+    assert sum(target.requests for target in result_in(out).targets) == 6
+
+
+def test_a_pipe_whose_reader_has_gone_loses_no_results(tmp_path: Path, server: ServerAddress) -> None:
+    given = ("--headless", "--host", http(server), "--targets", "quick", "--requests", "6", *TWO_TOKENS)
+    quiet = ("--only-summary", "--json-file", str(tmp_path / "locust"))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with locust(tmp_path, *given, *quiet, "--out", str(tmp_path / "out"), stdout=Path(f"/dev/fd/{writer}")) as process:
+        os.close(writer)
+        code = process.wait()
+
+    assert code == 0, process.said()
+    assert sum(target.requests for target in result_in(tmp_path / "out").targets) == 6
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

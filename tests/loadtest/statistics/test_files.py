@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.errors import LoadTestError
-from loadtest.statistics.files import make_folder, write_whole
+from loadtest.statistics.files import make_folder, require_writable, write_whole
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -67,3 +67,16 @@ def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("", encoding="utf-8")
     with pytest.raises(LoadTestError, match=r'out" cannot be written: file exists: name another folder with --out'):
         make_folder(tmp_path / "out")
+
+
+def test_a_folder_that_can_be_made_is_writable_and_not_made(tmp_path: Path) -> None:
+    require_writable(tmp_path / "new" / "folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["file", "file/folder", "dangling"])
+def test_a_place_that_holds_no_folder_is_refused_before_the_run(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(LoadTestError, match=rf'"{tmp_path / name}" cannot be written: '):
+        require_writable(tmp_path / name)

@@ -88,6 +88,13 @@ def test_a_workload_of_ones_own(tmp_path: Path) -> None:
         (WHOLE + "sampling: {max_tokens: 3}\n",
          'own.yaml:1: the length of the answer is "output_tokens", not a sampling parameter'),
         (WHOLE + "exact: true\nexact: false\n", 'own.yaml:6: key "exact" is given twice'),
+        (WHOLE + "sampling: {top_p: .nan}\n",
+         "own.yaml:5: sampling: a sampling parameter is not finite, which JSON cannot say: leave it out"),
+        (WHOLE + "system_tokens: 10000000\n",
+         "own.yaml:5: system_tokens: Input should be less than or equal to 1000000"),
+        (WHOLE + "? [a]\n: 1\n", "own.yaml:5: a key is no name"),
+        ("description: 2001-99-99\n",
+         "own.yaml: a value cannot be read (month must be in 1..12): write it in quotes"),
         ("description: d\nmix: {}\n",
          "own.yaml:2: mix: Dictionary should have at least 1 item after validation, not 0"),
         ("description: d\nmix: {chat: 0}\n", "own.yaml:2: mix.chat: Input should be greater than 0"),
@@ -99,6 +106,17 @@ def test_a_workload_of_ones_own(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     assert refused_text(tmp_path, text) == message
+
+
+@pytest.mark.parametrize("length", ["1" + "0" * 400, "{median: 5, p90: 6, max: 1.0e+9}"])
+def test_a_length_that_no_model_has_is_not_made_up(tmp_path: Path, length: str) -> None:
+    text = f"description: d\nlanguages: {{en: 1}}\ninput_tokens: {length}\noutput_tokens: 5\n"
+    assert "tokens is too much: the most is 1000000" in refused_text(tmp_path, text)
+
+
+@pytest.mark.parametrize("name", ["\0.yaml", "\0.jsonl", "\ud800.yaml", "\ud800.jsonl"])
+def test_what_can_be_no_files_name_is_said(name: str) -> None:
+    assert "has no name of a file" in refused(name)
 
 
 def test_max_tokens_is_no_sampling_parameter() -> None:

@@ -44,3 +44,27 @@ def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(LoadTestError, match=r"cannot be read .*: give the tokenizer.json of the model under test"):
         load_tokenizer(file)
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    with pytest.raises(LoadTestError, match=r"cannot be read \(File name too long\)"):
+        load_tokenizer(Path("x" * 5000))
+
+
+def test_what_the_file_says_of_cutting_does_not_count(folder: Path) -> None:
+    file = folder / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.enable_truncation(3)
+    tokenizer.enable_padding(length=9)
+    tokenizer.save(str(file))
+
+    assert load_tokenizer(file)("five small words at once") == 6
+    assert load_tokenizer(file)("one") == 2
+
+
+def test_one_that_fails_on_a_text_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    Tokenizer(WordLevel({"a": 0}, unk_token="[UNK]")).save(str(file))
+
+    with pytest.raises(LoadTestError, match=r"cannot count the tokens of a text .*: give the tokenizer\.json"):
+        load_tokenizer(file)("b")
