@@ -70,7 +70,9 @@ class Locust:
 def locust(folder: Path, *arguments: str, name: str = "locust", stdout: Path | None = None) -> Iterator[Locust]:
     """`locust -f .../locustfile.py ARGUMENTS`, from a folder that is not the repository's; `stdout` is the log, too."""
     log = folder / f"{name}.log"
-    with log.open("wb") as output, (stdout or log).open("ab") as said:
+    log.write_bytes(b"")
+    # Both at its end, wherever that is: neither may write over what the other wrote.
+    with log.open("ab") as output, (stdout or log).open("ab") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), *arguments],
             stdin=subprocess.DEVNULL,

@@ -73,7 +73,7 @@ def test_a_run_that_was_stopped_is_repeated_for_as_long_as_it_went() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"users": 16, "duration_s": 1234567, "input_tokens": 50, "requests": 100, "warmup_requests": 3},
+        {"users": 16, "duration_s": 123456, "input_tokens": 50, "requests": 100, "warmup_requests": 3},
         {"shape": "rate", "rate": 1.0, "targets": ("llm_bf16:1", "chat_bf16"), "protocol": "openai", "requests": 9},
         {"shape": "spike", "rate": 0.25, "peak_rate": 2.125, "duration_s": 60, "warmup_s": 1.5, "deadline_s": 0.5},
         {"shape": "search", "rate": 0.5, "peak_rate": 64, "workload": "zh", "tokenizer": "models/x"},
