@@ -91,7 +91,7 @@ class EngineServer:
         """Every open stream fails with the reason, before the process ends."""
         for live in list(self._live.values()):
             self._accounting.count("ladder_requests_failed_total")
-            self._finish(live, Failure("UNAVAILABLE", f"the engine of {self._name} died: {reason}"))
+            self._finish(live, Failure("UNAVAILABLE", f"the engine of {self._name} died: {reason}", "engine_died"))
         self._transport.flush()
         if peer := self._metrics_peer:
             self._transport.send(peer, Metrics(self._accounting.take()))
@@ -190,12 +190,15 @@ class EngineServer:
 
     def _check_room(self, request: Request) -> None:
         if self._draining:
-            raise RequestError("UNAVAILABLE", "the model is being unloaded: send the request to another instance")
+            raise RequestError(
+                "UNAVAILABLE", "the model is being unloaded: send the request to another instance", "unloading"
+            )
         if self._admission.is_full:
             raise RequestError(
                 "UNAVAILABLE",
                 f"the queue is full: {self._admission.waiting} requests wait and MAX_WAITING_REQUESTS is "
                 f"{self._limits.max_waiting_requests}. Retry later or send the request to another instance",
+                "queue_full",
             )
         size = len(request.prompt.encode())
         if self._limits.max_prompt_bytes and size > self._limits.max_prompt_bytes:
