@@ -107,9 +107,7 @@ class EngineHandle:
             State.FAILED: "it is not started again: mend the cause, then load the model again",
             State.RESTARTING: "it is being started again: retry in some seconds",
         }.get(state, "retry in some seconds")
-        return Failure(
-            "UNAVAILABLE", f"the engine of {self._name} is down ({self._supervisor.reason}); {advice}", "engine_died"
-        )
+        return Failure("UNAVAILABLE", f"the engine of {self._name} is down ({self._supervisor.reason}); {advice}")
 
     @property
     def open_streams(self) -> int:
@@ -124,7 +122,7 @@ class EngineHandle:
     def stop(self) -> None:
         """Finish what is in flight up to a limit, then end the engine."""
         self._supervisor.stop(_DRAIN_S)
-        self._delivery.fail_all(Failure("UNAVAILABLE", f"{self._name} was unloaded", "unloading"))
+        self._delivery.fail_all(Failure("UNAVAILABLE", f"{self._name} was unloaded"))
         self._delivery.wait_empty(1.0)
         self._delivery.close()
         self._gauge_up(0)
@@ -143,7 +141,7 @@ class EngineHandle:
     def on_down(self, reason: str, state: State) -> None:
         self._gauge_up(0)
         self._count("ladder_requests_failed_total", self._delivery.open_streams)
-        self._delivery.fail_all(Failure("UNAVAILABLE", f"the engine of {self._name} died: {reason}", "engine_died"))
+        self._delivery.fail_all(Failure("UNAVAILABLE", f"the engine of {self._name} died: {reason}"))
         if state is State.FAILED and self._on_failed:
             self._on_failed(reason)
 

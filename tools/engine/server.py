@@ -28,9 +28,10 @@ from tools.wire.messages import (
     Tokenize,
     Welcome,
 )
+from tools.wire.release import WatchRelease
 
 from .accounting import Accounting
-from .adapters.base import Adapter, EngineInfo, Work
+from .adapters.base import Adapter, EngineInfo, ReleaseSource, Work
 from .admission import DEFAULT_PRIORITY, Admission
 from .errors import EngineDeadError, RequestError, invalid
 from .limits import Limits
@@ -136,6 +137,8 @@ class EngineServer:
                 self._spawn(self._drain(grace_s))
             case Tokenize():
                 self._transport.send(peer, self._adapter.tokenize(message))
+            case WatchRelease():
+                self._watch_release(peer)
 
     def _welcome(self, peer: str, hello: Hello) -> None:
         if hello.protocol != PROTOCOL:
@@ -150,6 +153,12 @@ class EngineServer:
             peer,
             Welcome(PROTOCOL, info.engine, self._pid, info.max_model_len, info.max_num_seqs, info.description),
         )
+
+    def _watch_release(self, peer: str) -> None:
+        if isinstance(self._adapter, ReleaseSource):
+            self._adapter.watch_release(peer, functools.partial(self._transport.send, peer))
+        else:
+            log.warning('peer "%s" asked %s for the release: only the engine of the router has one', peer, self._name)
 
     # Requests
 

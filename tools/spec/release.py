@@ -215,5 +215,6 @@ class Release(SpecModel):
 
 
 def everything_to(target: ReleaseTarget) -> Release:
-    """The release in which one target answers everybody."""
-    return Release(routes=(Route(name="default", targets=(WeightedTarget(**target.model_dump(), weight=100.0),)),))
+    """The release in which one target answers everybody, and in which users stick once there are more."""
+    targets = (WeightedTarget(model=target.model, version=target.version, weight=100.0),)
+    return Release(routes=(Route(name="default", sticky="user", targets=targets),))
