@@ -6,10 +6,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from tools.release.observation import Counts, Histogram
-from tools.wire.metric_names import SECONDS, TOKENS
+from tools.wire.metric_names import TOKENS
+from tools.wire.release_metrics import LATENCY
 
 
-def histogram(values: Iterable[float], bounds: Sequence[float] = SECONDS) -> Histogram:
+def histogram(values: Iterable[float], bounds: Sequence[float] = LATENCY) -> Histogram:
     values = list(values)
     counts = [0] * (len(bounds) + 1)
     for value in values:

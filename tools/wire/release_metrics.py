@@ -13,6 +13,10 @@ ERROR_REASONS: Final = (
 # Why a request went on to its next target.
 FALLBACK_REASONS: Final = ("not_ready", "by_load", "engine_died", "queue_full", "unloading")
 
+# 1 ms to 100 s, 16 bounds to a factor of 10, each 1.15 times the one before: a release is judged by quantiles, and a
+# quantile is only known to lie somewhere in its bucket.
+LATENCY: Final = tuple(round(0.001 * 10 ** (step / 16), 6) for step in range(81))
+
 REQUESTS: Final = "ladder_release_requests_total"
 IN_FLIGHT: Final = "ladder_release_in_flight"
 WEIGHT: Final = "ladder_release_weight"
@@ -34,8 +38,8 @@ TARGET_METRICS: Final = (
     Metric(REQUESTS, Kind.COUNTER, "Requests sent to the target; one that falls back counts at each of its targets."),
     Metric(IN_FLIGHT, Kind.GAUGE, "Requests that the target is answering."),
     Metric(WEIGHT, Kind.GAUGE, "Share of the route's requests that the target is to get; 1 means all of them."),
-    Metric(TTFT, Kind.HISTOGRAM, "Streamed requests: from the target getting it to its first token (TTFT).", SECONDS),
-    Metric(ITL, Kind.STEP_HISTOGRAM, "Streamed requests: time between output steps (ITL).", SECONDS),
+    Metric(TTFT, Kind.HISTOGRAM, "Streamed requests: from the target getting it to its first token (TTFT).", LATENCY),
+    Metric(ITL, Kind.STEP_HISTOGRAM, "Streamed requests: time between output steps (ITL).", LATENCY),
     Metric(E2E, Kind.HISTOGRAM, "From the target getting the request to its last token.", SECONDS),
     Metric(OUTPUT_TOKENS, Kind.HISTOGRAM, "Tokens of an answer, all its sequences together.", TOKENS),
     Metric(

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from tools.wire import release_metrics as names
 from tools.wire.messages import FailureReason, Sample
-from tools.wire.metric_names import SECONDS
 from tools.wire.release import Release
 
 from ..metrics import MetricFamilies
@@ -32,7 +31,7 @@ class Series:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._e2e: list[float] = []
         self._tokens: list[float] = []
-        self._itl_counts = [0] * (len(SECONDS) + 1)
+        self._itl_counts = [0] * (len(names.LATENCY) + 1)
         self._itl_sum = 0.0
 
     def count(self, name: str, label: str = "") -> None:
@@ -41,7 +40,7 @@ class Series:
 
     def inter_token_latency(self, seconds: float) -> None:
         """Time between two output steps of one stream."""
-        self._itl_counts[bisect_left(SECONDS, seconds)] += 1
+        self._itl_counts[bisect_left(names.LATENCY, seconds)] += 1
         self._itl_sum += seconds
 
     def finished(self, seconds: float, tokens: int, reasons: Iterable[str]) -> None:
@@ -62,7 +61,7 @@ class Series:
             samples.append(Sample(names.ITL, self._itl_sum, bucket_counts=self._itl_counts))
         self._counts = Counter()
         self.ttft, self._e2e, self._tokens = [], [], []
-        self._itl_counts, self._itl_sum = [0] * (len(SECONDS) + 1), 0.0
+        self._itl_counts, self._itl_sum = [0] * (len(names.LATENCY) + 1), 0.0
         return samples
 
 
