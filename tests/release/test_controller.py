@@ -1,4 +1,4 @@
-"""The controller, in front of a fake router: where releases go, when they turn back, and what is left of a killed one."""
+"""The controller, in front of a fake router: where releases go, when they turn back, and that killing it loses nothing."""
 
 from __future__ import annotations
 
@@ -71,8 +71,7 @@ def test_the_stable_version_keeps_the_rest_and_nothing_else_in_the_file_changes(
         ),
     )
     write_release(world.site.start, Release(routes=(gold, default)))
-    world.behaviours["llm_eagle:1"] = Behaviour()
-    world._totals["llm_eagle:1"] = type(world._totals[STABLE])()
+    world.add("llm_eagle:1")
     plan = SHORT.model_copy(update={"steps": (10.0,)})
     ended = walk(world, plan)
     assert ended.stage is Stage.PROMOTED
@@ -111,19 +110,8 @@ def test_a_version_that_fails_is_taken_back_before_it_has_the_plans_number_of_re
 
 
 def test_a_version_that_says_less_is_taken_back(tmp_path: Path) -> None:
-    world = World(tmp_path, canary=Behaviour(tokens=16))
-    world._totals[CANARY].counts = lambda: world._totals[STABLE].counts()  # type: ignore[method-assign]
-    silent = World(tmp_path / "silent")
-    total = silent._totals[CANARY]
-    whole = type(total).counts
-
-    def halved() -> object:
-        found = whole(total)
-        lengths = found.output_tokens.model_copy(update={"sum": 4.0 * total.answered})
-        return found.model_copy(update={"output_tokens": lengths})
-
-    total.counts = halved  # type: ignore[method-assign, assignment]
-    ended = walk(silent)
+    world = World(tmp_path, canary=Behaviour(tokens=4))
+    ended = walk(world)
     assert ended.stage is Stage.ABORTED
     assert "output length 4 tokens against 16 tokens" in ended.why
 
@@ -192,21 +180,15 @@ def test_what_cannot_be_loaded_never_gets_a_request(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (
-            Comparison(prompts=1, equal_percent=4.0, score=100.0, stable_score=100.0),
-            "the plan asks for 5 % equal tokens",
-        ),
-        (
-            Comparison(prompts=1, equal_percent=50.0, score=25.0, stable_score=100.0),
-            "the plan allows it to be 20 points lower",
-        ),
+        ((4.0, 100.0), "the plan asks for 5 % equal tokens"),
+        ((50.0, 25.0), "the plan allows it to be 20 points lower"),
     ],
 )
 def test_what_answers_the_golden_prompts_badly_never_gets_a_request(
-    tmp_path: Path, found: Comparison, says: str
+    tmp_path: Path, found: tuple[float, float], says: str
 ) -> None:
     world = World(tmp_path)
-    world.comparison = found
+    world.comparison = Comparison(prompts=1, equal_percent=found[0], score=found[1], stable_score=100.0)
     ended = walk(world)
     assert ended.stage is Stage.ABORTED
     assert says in ended.why
@@ -433,5 +415,5 @@ def test_a_controller_killed_at_any_step_is_followed_by_one_that_ends_the_same(
         assert len(ids) == len(set(ids)), kill_at
         left = sorted(path.name for path in world.folder.path.iterdir())
         assert left == ["history.jsonl", "lock", "progress.json", "release.yaml"], kill_at
-    # Every event has a progress, a line of history and, where weights change, a file; each of them is two or four steps.
+    # Every event has a progress, a line of history and, where weights change, a file: two or four steps each.
     assert kill_at > 8 * len(expected)

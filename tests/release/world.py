@@ -1,4 +1,4 @@
-"""A server that is none: targets that answer requests at a made-up pace, and a clock that moves when somebody sleeps."""
+"""A server that is none: targets that answer requests at a made-up pace, and a clock that moves when it is slept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from tools.release.controller import Controller, Standing
 from tools.release.errors import ReleaseError
-from tools.release.file import FILE_NAME, read_release, write_release
+from tools.release.file import FILE_NAME, write_release
 from tools.release.folder import ReleaseFolder
 from tools.release.golden import Comparison
 from tools.release.history import Event
@@ -47,6 +47,7 @@ class _Total:
     ttft: list[int] = field(default_factory=lambda: [0] * (len(LATENCY) + 1))
     itl: list[int] = field(default_factory=lambda: [0] * (len(LATENCY) + 1))
     tokens: list[int] = field(default_factory=lambda: [0] * (len(TOKENS) + 1))
+    all_tokens: int = 0
     answered: int = 0
     failed: int = 0
     died: int = 0
@@ -61,7 +62,7 @@ class _Total:
             finished={"length": self.answered},
             ttft=Histogram(bounds=LATENCY, counts=tuple(self.ttft), sum=0.05 * self.answered),
             itl=Histogram(bounds=LATENCY, counts=tuple(self.itl), sum=0.02 * self.answered),
-            output_tokens=Histogram(bounds=TOKENS, counts=tuple(self.tokens), sum=16.0 * self.answered),
+            output_tokens=Histogram(bounds=TOKENS, counts=tuple(self.tokens), sum=self.all_tokens),
         )
 
 
@@ -88,6 +89,7 @@ class World:
         self._seen: tuple[dict[str, float], float] = ({}, START)
         instance = Instance("fake", 9200, "fake", (str(root),), ("chat",), str(root / "sockets"))
         self.site = Site(instance, root / "running" / FILE_NAME, root / "chat" / FILE_NAME)
+        self._file = FileWeights(self.site, ROUTE)
         if not self.site.start.exists():
             targets = (WeightedTarget(model="llm_bf16", version=1, weight=100.0),)
             write_release(self.site.start, Release(routes=(Route(name=ROUTE, targets=targets),)))
@@ -99,19 +101,24 @@ class World:
     @property
     def weights(self) -> dict[str, float]:
         """Those in the file, without zeros."""
-        return {name: weight for name, weight in FileWeights(self.site, ROUTE).read().items() if weight}
+        return {name: weight for name, weight in self._file.read().items() if weight}
 
     def events(self) -> list[Event]:
         return list(self.folder.history.events())
 
+    def add(self, target: str) -> None:
+        """One more target that answers."""
+        self.behaviours[target] = Behaviour()
+        self._totals[target] = _Total()
+
     def begin(self, plan: Plan, target: str = CANARY) -> Progress:
-        return begun(ROUTE, target, plan, FileWeights(self.site, ROUTE).read(), at=self.now, who="ann@here")
+        return begun(ROUTE, target, plan, self._file.read(), at=self.now, who="ann@here")
 
     def controller(self, progress: Progress) -> Controller:
         return Controller(
             progress,
             self.folder,
-            weights=FileWeights(self.site, ROUTE),
+            weights=self._file,
             traffic=self,
             candidate=self,
             show=self.shown.append,
@@ -150,9 +157,7 @@ class World:
         self._totals = {STABLE: _Total(), CANARY: _Total()}
 
     def _take_over(self) -> None:
-        path = self.site.running if self.site.running.exists() else self.site.start
-        route = read_release(path).route(ROUTE)
-        found = {target.name: target.weight for target in route.targets}
+        found = self._file.read()
         if found != self._seen[0]:
             self._seen = found, self.now
         if not self._in_force or self.now - self._seen[1] >= _TAKES_OVER_AFTER:
@@ -168,6 +173,7 @@ class World:
             total.ttft[bisect_left(LATENCY, behaviour.slower * self._random.lognormvariate(-3, 0.2))] += 1
             for _ in range(4):
                 total.itl[bisect_left(LATENCY, behaviour.slower * self._random.lognormvariate(-4, 0.2))] += 1
+            total.all_tokens += behaviour.tokens
             total.tokens[bisect_left(TOKENS, behaviour.tokens)] += 1
 
     # The candidate

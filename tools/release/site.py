@@ -92,14 +92,33 @@ class Site:
 
 
 class FileWeights:
-    """A route's weights in the release file."""
+    """A route's weights in the release file, which is parsed again only when it is another one."""
 
     def __init__(self, site: Site, route: str) -> None:
         self._site = site
         self._route = route
+        self._seen: tuple[Path, int, int] | None = None
+        self._weights: dict[str, float] = {}
 
     def read(self) -> dict[str, float]:
         """See `RouteWeights.read`. Raises ReleaseError when somebody has taken the route away."""
+        seen = self._signature()
+        if seen is None or seen != self._seen:
+            self._weights = self._parsed()
+            self._seen = seen
+        return dict(self._weights)
+
+    def _signature(self) -> tuple[Path, int, int] | None:
+        for path in (self._site.running, self._site.start):
+            try:
+                found = path.stat()
+            except OSError:
+                # Reading it says what is the matter, if the other one is missing too.
+                continue
+            return path, found.st_ino, found.st_mtime_ns
+        return None
+
+    def _parsed(self) -> dict[str, float]:
         try:
             route = self._site.release().route(self._route)
         except KeyError as error:
