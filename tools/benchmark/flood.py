@@ -30,6 +30,8 @@ from .cpu_time import CLIENT, cpu_seconds
 from .errors import BenchmarkError
 from .workload import ServedLoad, Tally, Trouble
 
+TEXT_PROMPT = "the quick brown fox jumps over the lazy dog"
+
 
 def main() -> int:
     """Answers orders until standard input ends."""
@@ -58,7 +60,7 @@ def _messages(order: ServedLoad) -> list[Any]:
         encode_request(
             prepare(
                 GenerateRequest(
-                    prompt="" if prompt else load.text,
+                    prompt="" if prompt else TEXT_PROMPT,
                     input_ids=prompt or None,
                     sampling=sampling,
                     return_finish_reason=False,

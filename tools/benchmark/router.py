@@ -1,9 +1,7 @@
 """What the release router costs: the same mock engine asked directly and through `chat`, by turns, in one run.
 
-tritonserver, the stubs, the sockets and the router's tokenizer are the real ones; only the engines generate without
-computing. There are two of them. An engine without pause shows what the router adds to the time to the first token: one
-that steps at a pace lets a request wait for its next step, and what came before is lost in that wait. An engine at a
-real one's pace shows what is left of the throughput.
+tritonserver, the stubs, the sockets and the router's tokenizer are the real ones; only the engine generates without
+computing, at a real one's pace.
 """
 
 from __future__ import annotations
@@ -13,19 +11,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
-from google.protobuf import text_format
 from pydantic import BaseModel, ConfigDict
-from tritonclient.grpc import model_config_pb2
 
 from tools.artifacts.provision import provide_for
 from tools.bootstrap.layout import Layout
 from tools.client.address import Protocol
 from tools.client.server_info import ServerInfo
-from tools.release.file import FILE_NAME, write_release
-from tools.rendering.plan import ENSEMBLES, ROUTER, rendered_files
+from tools.rendering.plan import ROUTER
 from tools.serving.server import Server
 from tools.spec.profile import Profile
-from tools.spec.release import Condition, Release, ReleaseTarget, Route, TokenCount, WeightedTarget
 
 from .child import Child
 from .cpu_time import ENGINE, SERVER, STUBS, processes_by_role
@@ -33,22 +27,19 @@ from .deployment import Report, flood_process, serving
 from .figures import Figures, FigureTable
 from .machine import Machine
 from .pairs import Measure, by_turns
-from .repository import newest_arguments, vllm_model, write_mock_model
+from .repository import vllm_model, write_mock_model, write_router
 from .spread import Spread
-from .workload import TEXT_PROMPT, Load, ServedLoad, Tally
+from .workload import Load, ServedLoad, Tally
 
 _CONNECTIONS = 8
 _PATIENCE_S = 120.0
 _PAUSE_S = 0.1
 _WARM_UP_S = 0.5
 _TTFT_TOKENS = 2
-# Prompts longer than this are for the engine that has a pace; the short one has nine words.
-_LONG_PROMPT = 40
-_LONG_TEXT = " ".join([TEXT_PROMPT] * 8)
 
 
 class RouterSettings(BaseModel):
-    """`step_s` is the pace of the engine whose throughput is measured, `tokens` are those of its requests."""
+    """`step_s` is the time between two steps of the engine, `tokens` are per request where throughput is measured."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -103,56 +94,22 @@ def bench_router(
     the tokenizer's model is neither there nor can be made.
     """
     provide_for(profile, profile.artifacts.bf16.path, layout, report)
-    paced = vllm_model(profile)
-    instant = f"{paced}_instant"
+    model = vllm_model(profile)
     with tempfile.TemporaryDirectory(prefix="ladder-bench-") as name:
         folder = Path(name)
-        _write_models(folder / "models", profile, settings, paced, instant)
+        arguments = {"step_s": settings.step_s, "max_num_seqs": max(settings.streams)}
+        write_mock_model(folder / "models", profile, model, arguments)
+        write_router(folder / "models", profile, model)
         with (
-            serving(folder / "models", [paced, instant, ROUTER], port_base, layout, report) as server,
+            serving(folder / "models", [model, ROUTER], port_base, layout, report) as server,
             flood_process(layout, folder / "flood.log") as flood,
         ):
             with ServerInfo.at(server.address.endpoint(Protocol.GRPC)) as info:
                 machine = Machine.here(info.metadata().version)
-            routed = _measure(flood, server, ROUTER)
-            ttft = measure_ttft(settings, _measure(flood, server, instant), routed, report)
-            rows = measure_rows(settings, _measure(flood, server, paced), routed, report)
+            direct, routed = (_measure(flood, server, name) for name in (model, ROUTER))
+            ttft = measure_ttft(settings, direct, routed, report)
+            rows = measure_rows(settings, direct, routed, report)
     return RouterReport(machine=machine, settings=settings, ttft=ttft, rows=rows)
-
-
-def _write_models(folder: Path, profile: Profile, settings: RouterSettings, paced: str, instant: str) -> None:
-    places = max(settings.streams)
-    write_mock_model(folder, profile, paced, {"step_s": settings.step_s, "max_num_seqs": places})
-    write_mock_model(folder / "other", profile, paced, {"max_num_seqs": places})
-    (folder / "other" / paced).rename(folder / instant)
-    (folder / "other").rmdir()
-    _rename(folder / instant / "config.pbtxt", instant)
-    for path, text in rendered_files(profile).items():
-        if path.is_relative_to(ENSEMBLES / ROUTER):
-            file = folder / path.relative_to(ENSEMBLES)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-    version, _ = newest_arguments(profile, paced)
-    write_release(folder / ROUTER / FILE_NAME, _release(paced, instant, version))
-
-
-def _rename(config_file: Path, name: str) -> None:
-    config = text_format.Parse(config_file.read_text(encoding="utf-8"), model_config_pb2.ModelConfig())
-    config.name = name
-    config_file.write_text(text_format.MessageToString(config), encoding="utf-8")
-
-
-def _release(paced: str, instant: str, version: int) -> Release:
-    def all_to(model: str) -> tuple[WeightedTarget, ...]:
-        return (WeightedTarget(**ReleaseTarget(model=model, version=version).model_dump(), weight=100.0),)
-
-    long_prompts = Condition(prompt_tokens=TokenCount(over=_LONG_PROMPT))
-    return Release(
-        routes=(
-            Route(name="paced", when=long_prompts, targets=all_to(paced)),
-            Route(name="instant", targets=all_to(instant)),
-        )
-    )
 
 
 def _measure(flood: Child, server: Server, model: str) -> Measure:
@@ -170,7 +127,7 @@ def _measure(flood: Child, server: Server, model: str) -> Measure:
 
 
 def measure_ttft(settings: RouterSettings, direct: Measure, routed: Measure, report: Report) -> RouterTtft:
-    """What is added to the time to the first token, from two ways to run a load on the engine without pause."""
+    """What is added to the time to the first token, from two ways to run a load."""
     load = Load(streams=1, tokens=_TTFT_TOKENS, seconds=settings.seconds)
     pairs = _pairs(settings, load, direct, routed, report)
     return RouterTtft(
@@ -181,11 +138,8 @@ def measure_ttft(settings: RouterSettings, direct: Measure, routed: Measure, rep
 
 
 def measure_rows(settings: RouterSettings, direct: Measure, routed: Measure, report: Report) -> tuple[RouterRow, ...]:
-    """Throughput by concurrency, from two ways to run a load on the engine at a pace."""
-    loads = [
-        Load(streams=streams, tokens=settings.tokens, seconds=settings.seconds, text=_LONG_TEXT)
-        for streams in settings.streams
-    ]
+    """Throughput by concurrency, from two ways to run a load."""
+    loads = [Load(streams=streams, tokens=settings.tokens, seconds=settings.seconds) for streams in settings.streams]
     return tuple(_row(load.streams, _pairs(settings, load, direct, routed, report)) for load in loads)
 
 
@@ -233,7 +187,7 @@ def router_figures(report: RouterReport) -> Figures:
     """The report's tables."""
     settings, ttft = report.settings, report.ttft
     added = FigureTable(
-        "Release router: time to the first token, 1 stream, an engine without pause",
+        "Release router: time to the first token, 1 stream",
         ("direct ms", "through chat ms", "added ms"),
         [(ttft.direct_ms.text(2), ttft.routed_ms.text(2), ttft.added_ms.text(2))],
     )

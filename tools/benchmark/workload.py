@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from pydantic import BaseModel, ConfigDict
-
-TEXT_PROMPT: Final = "the quick brown fox jumps over the lazy dog"
 
 
 class _Message(BaseModel):
@@ -14,7 +10,7 @@ class _Message(BaseModel):
 
 
 class Load(_Message):
-    """Requests to a model. `prompts` are used in turn; each is token ids, or empty for `text`.
+    """Requests to a model. `prompts` are used in turn; each is token ids, or empty for a short text.
 
     With `seconds`, every stream asks again as soon as it has its answer, and what is measured is a window of that
     length which begins when every stream has its first response. Without, each stream asks once, and the window reaches
@@ -27,7 +23,6 @@ class Load(_Message):
     tokens: int
     seconds: float = 0.0
     prompts: tuple[tuple[int, ...], ...] = ((),)
-    text: str = TEXT_PROMPT
 
 
 class ServedLoad(_Message):
