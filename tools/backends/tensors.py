@@ -148,20 +148,24 @@ class ResponseOutlet:
 
 
 class RoutedOutlet(ResponseOutlet):
-    """Adds to every response which target it comes from."""
+    """Says in the first response which target the answer comes from.
+
+    Not in every one: at 32 streams these two outputs took a fifth of the CPU time that a token costs.
+    """
 
     def __init__(self, request: Any, wire: Request) -> None:
         super().__init__(request, wire, batched=False)
         self._served: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
 
     def serve_by(self, model: str, version: int) -> None:
-        """The responses from now on are this target's."""
+        """The answer will be this target's, as far as nothing of it has been sent yet."""
         self._served = np.array([model.encode()], np.object_), np.array([version], np.int32)
 
     def _outputs(self, delta: Delta) -> list[Any]:
         outputs = super()._outputs(delta)
         if self._served is not None:
             model, version = self._served
+            self._served = None
             outputs += [pb_utils.Tensor("served_model", model), pb_utils.Tensor("served_version", version)]
         return outputs
 

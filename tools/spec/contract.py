@@ -121,7 +121,7 @@ ROUTER_INPUTS: Final = TOKENIZER_INPUTS + tuple(
 
 ROUTER_OUTPUTS: Final = (
     *VLLM_OUTPUTS,
-    Tensor("served_model", "STRING", note="Which target answered: in every response."),
+    Tensor("served_model", "STRING", note="Which target answers; both come with the first response."),
     Tensor("served_version", "INT32"),
 )
 

@@ -63,22 +63,15 @@ class Attempt:
     """A request at one engine, which knows it as `key`. `passed` once anything of the answer has gone to the client."""
 
     __slots__ = (
-        "began",
-        "finish_reasons",
-        "key",
-        "last_token",
-        "passed",
-        "peer",
-        "series",
-        "stream",
-        "target",
+        "began", "finish_reasons", "key", "last_token", "passed", "peer", "series", "stream", "streams", "target",
         "tokens",
-    )
+    )  # fmt: skip
 
     def __init__(
         self, stream: Stream, key: int, target: Target, peer: EnginePeer, series: Series, began: float
     ) -> None:
         self.stream = stream
+        self.streams = stream.request.stream
         self.key = key
         self.target = target
         self.peer = peer
@@ -90,18 +83,22 @@ class Attempt:
         self.passed = False
 
     def account(self, delta: Delta, now: float) -> None:
-        """Write a delta into the metrics. Without a stream there is one, and no time between tokens to be seen."""
+        """Write a delta into the metrics; called for every token.
+
+        Without a stream there is one delta, and no time between tokens to be seen.
+        """
         counts = delta.token_counts
-        tokens = counts[0] if len(counts) == 1 else sum(counts)
+        single = len(counts) == 1
+        tokens = counts[0] if single else sum(counts)
         if tokens:
             self.tokens += tokens
-            if self.stream.request.stream:
+            if self.streams:
                 if self.last_token:
                     self.series.inter_token_latency(now - self.last_token)
                 else:
                     self.series.ttft.append(now - self.began)
                 self.last_token = now
-        if delta.final or len(counts) > 1:
+        if delta.final or not single:
             # Sequences of one request end at different steps, and the last delta need not repeat the others' reasons.
             for sequence, reason in enumerate(delta.finish_reasons):
                 if reason is not None:

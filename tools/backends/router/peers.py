@@ -24,6 +24,8 @@ from ..link import EngineLink
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
+# What the engines behind `chat_tokenizer` and `chat` say of themselves.
+_TOKENIZER = "tokenizer"
 
 # Model and version.
 Identity = tuple[str, int]
@@ -64,8 +66,9 @@ class EnginePeer:
 
     @property
     def ready(self) -> bool:
-        """Whether it takes requests."""
-        return not self.retiring and not self._ended and self._link.welcome is not None
+        """Whether it takes requests. A tokenizer's engine generates nothing."""
+        welcome = self._link.welcome
+        return not self.retiring and not self._ended and welcome is not None and welcome.engine != _TOKENIZER
 
     @property
     def greeted(self) -> bool:
@@ -103,7 +106,7 @@ class EnginePeer:
     def _on_message(self, message: ToPeer) -> None:
         if isinstance(message, Step):
             self._owner.on_step(self, message.deltas)
-        elif isinstance(message, Welcome):
+        elif isinstance(message, Welcome) and message.engine != _TOKENIZER:
             model, version = self.identity
             log.info('"%s" version %d can be reached: %s, process %d', model, version, message.engine, message.pid)
 

@@ -242,19 +242,23 @@ class Router:
     def on_step(self, peer: EnginePeer, deltas: list[Delta]) -> None:
         now = time.monotonic()
         passed: list[Delta] = []
+        attempts = self._attempts
         with self._lock:
             for delta in deltas:
-                attempt = self._attempts.get(delta.key)
+                attempt = attempts.get(delta.key)
                 if attempt is None:
                     self._shadows.take(delta)
                     continue
+                stream = attempt.stream
                 attempt.account(delta, now)
-                if attempt.stream.copy is not None:
-                    attempt.stream.copy.keep_real(delta)
+                if stream.copy is not None:
+                    stream.copy.keep_real(delta)
                 if delta.final and self._goes_on(attempt, delta, now):
                     continue
+                if stream.tried:
+                    # The client's stream has kept its key, each engine knows it by another.
+                    delta.key = stream.request.key
                 attempt.passed = True
-                delta.key = attempt.stream.request.key
                 passed.append(delta)
         if passed:
             self._delivery.push(passed)
