@@ -1,4 +1,4 @@
-"""The controller, in front of a fake router: where releases go, when they turn back, and that killing it loses nothing."""
+"""The controller before a fake router: where releases go, when they turn back, and that killing it loses nothing."""
 
 from __future__ import annotations
 

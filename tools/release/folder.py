@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ from .progress import Progress
 
 M = TypeVar("M", bound=BaseModel)
 
+# Whoever looks whether the lock is held has it for a moment.
+_LOCK_S: Final = 0.2
+_LOCK_POLL_S: Final = 0.02
 _WRITTEN_UNDER_LOCK: Final = ("progress.json", "change.json", "release.yaml")
 
 Ask = Literal["pause", "resume", "promote", "abort"]
@@ -48,6 +52,10 @@ class ReleaseFolder:
     """The folder; nothing is read or written before it is asked for."""
 
     path: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "lock"
 
     @property
     def history(self) -> History:
@@ -84,7 +92,11 @@ class ReleaseFolder:
     @contextmanager
     def locked(self) -> Iterator[bool]:
         """Hold the lock; False when somebody else does. It ends with the process, however that ends."""
-        descriptor = try_lock(self._lock)
+        descriptor = try_lock(self.lock)
+        deadline = time.monotonic() + _LOCK_S
+        while descriptor is None and time.monotonic() < deadline:
+            time.sleep(_LOCK_POLL_S)
+            descriptor = try_lock(self.lock)
         if descriptor is None:
             yield False
             return
@@ -99,7 +111,7 @@ class ReleaseFolder:
     def holder(self) -> str:
         """The process id of whoever holds the lock, or held it last."""
         with suppress(OSError):
-            return self._lock.read_text(encoding="ascii").strip() or "unknown"
+            return self.lock.read_text(encoding="ascii").strip() or "unknown"
         return "unknown"
 
     def _clear_up(self) -> None:
@@ -107,10 +119,6 @@ class ReleaseFolder:
         for name in _WRITTEN_UNDER_LOCK:
             for leftover in self.path.glob(f".{name}.*"):
                 leftover.unlink(missing_ok=True)
-
-    @property
-    def _lock(self) -> Path:
-        return self.path / "lock"
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -52,8 +52,8 @@ def start(site: Site, target: str, plan: Plan, route: str | None, show: Callable
     )
 
 
-def ask(site: Site, what: Ask, why: str, *, all_the_way: bool = False) -> str:
-    """Have it done, by the controller that runs or here, and return what came of it. Raises ReleaseError."""
+def ask(site: Site, what: Ask, why: str, *, all_the_way: bool = False) -> Progress:
+    """Have it done, by the controller that runs or here. Raises ReleaseError, also when it is refused."""
     order = Order(ask=what, who=who(), why=why, all_the_way=all_the_way)
     folder = site.folder
     deadline = time.monotonic() + _REPLY_S
@@ -66,10 +66,10 @@ def ask(site: Site, what: Ask, why: str, *, all_the_way: bool = False) -> str:
                 progress = folder.progress()
                 if progress is None:
                     raise ReleaseError("no release was begun here: ./ladder release start MODEL:VERSION begins one")
-                return _reply(progress if progress.order == order.id else _done_here(site, progress, order))
+                return _accepted(progress if progress.order == order.id else _done_here(site, progress, order))
         progress = folder.progress()
         if progress is not None and progress.order == order.id:
-            return _reply(progress)
+            return _accepted(progress)
         if not given:
             folder.give(order)
             given = True
@@ -157,10 +157,10 @@ def _require_untouched(progress: Progress, weights: RouteWeights) -> None:
         )
 
 
-def _reply(progress: Progress) -> str:
+def _accepted(progress: Progress) -> Progress:
     if progress.refused:
         raise ReleaseError(progress.reply)
-    return f"{progress.reply}; weights: {text_of(progress.event.after)}"
+    return progress
 
 
 def _checked(site: Site, route: str, before: Mapping[str, float], given: Mapping[str, float]) -> dict[str, float]:
