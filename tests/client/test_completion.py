@@ -122,3 +122,8 @@ def test_logprobs_are_kept_in_order_of_arrival() -> None:
 
     assert completion.logprobs == ("[1]", "[2]")
     assert completion.cumulative_logprobs == (-0.75,)
+
+
+def test_a_router_says_whose_answer_it_hands_on() -> None:
+    first = chunk(101, "Hi", 1, served_model=["llm_awq"], served_version=[2])
+    assert complete(first, Chunk.from_outputs({}, 102, None, final=True)).served_by == Target("llm_awq", 2)

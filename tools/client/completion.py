@@ -51,8 +51,13 @@ class Chunk:
     def from_outputs(
         cls, outputs: Mapping[str, Sequence[Any]], received_at: float, served_by: Target | None, *, final: bool = False
     ) -> "Chunk":
-        """Read a response's flat output tensors, as either protocol delivers them."""
+        """Read a response's flat output tensors, as either protocol delivers them.
+
+        `served_by` is the model that was asked; a release router says in its outputs whose answer it hands on.
+        """
         counts = outputs.get("num_output_tokens")
+        if "served_model" in outputs and "served_version" in outputs:
+            served_by = Target(outputs["served_model"][0], int(outputs["served_version"][0]))
         return cls(
             texts=tuple(outputs.get("text_output", ())),
             num_output_tokens=None if counts is None else sum(counts),
