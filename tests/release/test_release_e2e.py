@@ -19,7 +19,6 @@ from tests.serving.ladder import HOME, ladder
 from tools.benchmark.deployment import free_port_base, serving
 from tools.benchmark.repository import write_mock_model, write_router
 from tools.bootstrap.layout import Layout
-from tools.client.address import Protocol
 from tools.client.request import Target
 from tools.client.server_info import ServerInfo
 from tools.release.file import read_release

@@ -67,7 +67,7 @@ class ReleaseFolder:
 
     def save(self, progress: Progress) -> None:
         """Write the progress whole, by rename; on the disk when this returns."""
-        write_whole(self.path / "progress.json", progress.model_dump_json(indent=1) + "\n")
+        write_whole(self.path / "progress.json", progress.model_dump_json() + "\n")
 
     def change(self) -> Event | None:
         """A change by hand that may not be done yet."""
