@@ -21,7 +21,7 @@ from tools.release.errors import ReleaseError
 from tools.release.judgement import judge
 from tools.release.moves import paused, stepped
 from tools.release.observation import Counts, Observation
-from tools.release.plan import Plan
+from tools.release.plan import Plan, load_plan
 from tools.release.progress import Progress
 from tools.release.site import FileWeights, ServedCandidate
 
@@ -41,8 +41,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
             world.sleep(1)
             return world.observe()
 
-    def begin(site: object, target: str, plan: Plan, route: str | None, show: object) -> object:
-        return world.controller(world.begin(plan, target))
+    def begin(site: object, target: str, plan: str, route: str | None, show: object) -> object:
+        return world.controller(world.begin(load_plan(plan), target))
 
     monkeypatch.setattr(release, "_site", lambda port_base: world.site)
     monkeypatch.setattr(release, "start", begin)

@@ -236,6 +236,13 @@ def test_a_server_that_is_started_again_is_counted_from_the_beginning(tmp_path: 
     assert any("counting begins again" in standing.note for standing in world.shown)
 
 
+def test_an_engine_of_the_stable_version_that_dies_is_not_held_against_the_new_one(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.behaviours[STABLE].restarted_at = START + 5
+    assert walk(world).stage is Stage.PROMOTED
+    assert any(f'the engine of "{STABLE}" was started again' in standing.note for standing in world.shown)
+
+
 def test_a_server_that_does_not_answer_is_waited_for(tmp_path: Path) -> None:
     world = World(tmp_path)
 

@@ -169,16 +169,26 @@ def test_an_unknown_route_is_named(world: World) -> None:
 def test_another_release_cannot_be_begun_before_one_is_over(world: World) -> None:
     at_step(world, 0)
     with pytest.raises(ReleaseError, match=r'the release of "llm_awq:1" is not finished \(step 1 of 3, 5 %\): go on'):
-        steering.start(world.site, "llm_eagle:1", PLAN, None, _ignored)
+        steering.start(world.site, "llm_eagle:1", None, None, _ignored)
 
 
 def test_start_goes_on_where_a_release_was(world: World) -> None:
     progress = at_step(world, 1)
-    assert steering.start(world.site, CANARY, PLAN, None, _ignored).progress == progress
+    assert steering.start(world.site, CANARY, None, None, _ignored).progress == progress
     steering.ask(world.site, "pause", "lunch")
-    again = steering.start(world.site, CANARY, PLAN, None, _ignored).progress
+    again = steering.start(world.site, CANARY, None, None, _ignored).progress
     assert not again.paused
     assert again.event.what == "resume"
+
+
+def test_a_release_keeps_the_plan_it_was_begun_with(world: World, tmp_path: Path) -> None:
+    progress = at_step(world, 1)
+    other, same = tmp_path / "other.yaml", tmp_path / "same.yaml"
+    other.write_text("steps: [5, 25, 100]\n", encoding="utf-8")
+    same.write_text("steps: [5, 25, 100]\nbake_s: 1\n", encoding="utf-8")
+    with pytest.raises(ReleaseError, match=r'of "llm_awq:1" goes on by the plan it was begun with: leave out --plan'):
+        steering.start(world.site, CANARY, str(other), None, _ignored)
+    assert steering.start(world.site, CANARY, str(same), None, _ignored).progress == progress
 
 
 def _ignored(standing: Standing) -> None: ...

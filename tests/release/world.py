@@ -34,12 +34,13 @@ _TAKES_OVER_AFTER = 0.5
 
 @dataclass
 class Behaviour:
-    """How a target answers; `dies_at` is a time."""
+    """How a target answers. At `dies_at` its engine ends for good, at `restarted_at` it is started again at once."""
 
     slower: float = 1.0
     failing: float = 0.0
     tokens: int = 16
     dies_at: float = float("inf")
+    restarted_at: float = float("inf")
 
 
 @dataclass
@@ -149,7 +150,10 @@ class World:
             counts={name: total.counts() for name, total in self._totals.items()},
             weights=self._in_force,
             engines_up={name: self.now < behaviour.dies_at for name, behaviour in self.behaviours.items()},
-            restarts={name: int(self.now >= behaviour.dies_at) for name, behaviour in self.behaviours.items()},
+            restarts={
+                name: int(self.now >= min(behaviour.dies_at, behaviour.restarted_at))
+                for name, behaviour in self.behaviours.items()
+            },
         )
 
     def restart_server(self) -> None:

@@ -22,7 +22,7 @@ from tools.release.controller import TAKEN_OVER_S, wait_until_in_force
 from tools.release.errors import ReleaseError, ReleaseFileError
 from tools.release.folder import Ask
 from tools.release.history import Event
-from tools.release.plan import DEFAULT_PLAN, load_plan
+from tools.release.plan import DEFAULT_PLAN
 from tools.release.progress import Progress, Stage
 from tools.release.site import MetricsPage, Site
 from tools.release.status import RouteStatus, status_of
@@ -64,7 +64,12 @@ def register(app: typer.Typer) -> None:
 
 def start_command(
     target: Annotated[str, typer.Argument(metavar="MODEL:VERSION", help="The new version.", show_default=False)],
-    plan: Annotated[str, typer.Option(help="Name of a shipped plan, or path of a YAML file.")] = DEFAULT_PLAN,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLAN", help=f"Name of a shipped plan, or path of a YAML file.  [default: {DEFAULT_PLAN}]"
+        ),
+    ] = None,
     route: RouteOption = None,
     port_base: PortBaseOption = None,
 ) -> None:
@@ -176,16 +181,15 @@ def _statuses_view(site: Site) -> Group:
     return Group(*(status_view(status) for status in _statuses(site)))
 
 
-def _walk(site: Site, target: str, plan: str, route: str | None, console: Console) -> Progress | None:
+def _walk(site: Site, target: str, plan: str | None, route: str | None, console: Console) -> Progress | None:
     """The release's end; None when a controller that runs already was told to go on."""
     parse_target(target)
-    chosen = load_plan(plan)
     with site.folder.locked() as ours:
         if not ours:
             _tell_the_other(site, target, console)
             return None
         with ReleaseDisplay(console) as display:
-            controller = start(site, target, chosen, route, display.show)
+            controller = start(site, target, plan, route, display.show)
             try:
                 return controller.run()
             except KeyboardInterrupt:

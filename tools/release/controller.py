@@ -213,12 +213,12 @@ class Controller:
         except ValueError:
             self._begin_again(look, "the server was started again")
             return
-        if self.progress.stage is Stage.BASELINE:
-            self._watch_alone(look, stable)
-        elif death := self._death(look, canary):
+        if self.progress.has_weight and (death := self._death(look, canary)):
             self._go(moves.aborted(self.progress, self._now(), why=death))
         elif _restarts(look, self.progress.window, self.progress.stable):
             self._begin_again(look, f'the engine of "{self.progress.stable}" was started again')
+        elif self.progress.stage is Stage.BASELINE:
+            self._watch_alone(look, stable)
         else:
             self._judge(look, canary, self.progress.baseline if self.progress.share == 100 else stable)
 

@@ -90,8 +90,12 @@ class History:
 
 
 def who() -> str:
-    """USER@HOST of this process."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    """USER@HOST of this process; a container's user may have no name."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _event(line: bytes) -> Event | None:

@@ -63,8 +63,8 @@ class Site:
         found = [start for folder in instance.repositories if (start := Path(folder) / ROUTER / FILE_NAME).is_file()]
         if not found:
             raise ReleaseError(
-                f'the server at port base {port_base} ({instance.title}) has no router "{ROUTER}" in its repositories: '
-                "./ladder render writes it from a profile"
+                f'the server at port base {port_base} ({instance.title}) has no "{ROUTER}/{FILE_NAME}" in its '
+                "repositories, so it has no release router: ./ladder render writes one from a profile"
             )
         return cls(instance, running_file(layout, port_base, instance.profile, instance.repositories), found[0])
 

@@ -19,7 +19,7 @@ from .file import with_weights
 from .folder import Ask, Order
 from .history import Event, who
 from .ledger import RouteWeights, carry_out
-from .plan import Plan
+from .plan import DEFAULT_PLAN, load_plan
 from .progress import Progress, Stage
 from .site import FileWeights, MetricsPage, ServedCandidate, Site
 from .weights import same, text_of, weights_with
@@ -28,8 +28,8 @@ _REPLY_S: Final = 5.0
 _POLL_S: Final = 0.1
 
 
-def start(site: Site, target: str, plan: Plan, route: str | None, show: Callable[[Standing], None]) -> Controller:
-    """A controller for the release of `target`: a new one, or the one that was not finished.
+def start(site: Site, target: str, plan: str | None, route: str | None, show: Callable[[Standing], None]) -> Controller:
+    """A controller for the release of `target`: a new one by that plan, or the one that was not finished by its own.
 
     To be called, and the controller run, while the folder is locked. Raises ReleaseError and ReleaseFileError.
     """
@@ -38,10 +38,11 @@ def start(site: Site, target: str, plan: Plan, route: str | None, show: Callable
     found = folder.progress()
     at = time.time()
     if found is not None and not found.over:
-        progress = _again(found, target, at)
+        progress = _again(found, target, plan, at)
     else:
+        chosen = load_plan(plan or DEFAULT_PLAN)
         name = site.route_name(route)
-        progress = moves.begun(name, target, plan, FileWeights(site, name).read(), at=at, who=who())
+        progress = moves.begun(name, target, chosen, FileWeights(site, name).read(), at=at, who=who())
     return Controller(
         progress,
         folder,
@@ -125,11 +126,16 @@ def go_on(progress: Progress) -> str:
     )
 
 
-def _again(found: Progress, target: str, at: float) -> Progress:
+def _again(found: Progress, target: str, plan: str | None, at: float) -> Progress:
     if found.target != target:
         raise ReleaseError(
             f'the release of "{found.target}" is not finished ({found.title}): go on with ./ladder release start '
             f"{found.target}, or end it with ./ladder release abort"
+        )
+    if plan is not None and load_plan(plan) != found.plan:
+        raise ReleaseError(
+            f'the release of "{target}" goes on by the plan it was begun with: leave out --plan, or end it with '
+            "./ladder release abort and begin again"
         )
     return moves.resumed(found, at, who=who()) if found.paused else found
 
