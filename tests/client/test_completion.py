@@ -126,4 +126,6 @@ def test_logprobs_are_kept_in_order_of_arrival() -> None:
 
 def test_a_router_says_whose_answer_it_hands_on() -> None:
     first = chunk(101, "Hi", 1, served_model=["llm_awq"], served_version=[2])
-    assert complete(first, Chunk.from_outputs({}, 102, None, final=True)).served_by == Target("llm_awq", 2)
+    last = Chunk.from_outputs({}, 103, None, final=True)
+    # Only the first response has it.
+    assert complete(first, chunk(102, " there", 1), last).served_by == Target("llm_awq", 2)
