@@ -14,12 +14,15 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.release.crowd import Crowd
+from tests.release.crowd import ROUTER, Crowd
 from tests.serving.ladder import HOME, ladder
 from tools.benchmark.deployment import free_port_base, serving
 from tools.benchmark.repository import write_mock_model, write_router
 from tools.bootstrap.layout import Layout
-from tools.client.request import Target
+from tools.client.address import Protocol
+from tools.client.client import Client
+from tools.client.errors import UnavailableError
+from tools.client.request import GenerateRequest, Target
 from tools.client.server_info import ServerInfo
 from tools.release.file import read_release
 from tools.release.history import Event
@@ -66,6 +69,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     layout = Layout.of_this_checkout()
     base = free_port_base(layout, 9200)
     with serving(folder, ["chat", "chat_tokenizer", "llm_bf16"], base, layout, print) as running:
+        with Client(running.address.endpoint(Protocol.GRPC)) as client:
+            wait_until(lambda: answers(client), "the router has found the stable target's engine")
         yield running
 
 
@@ -104,6 +109,19 @@ def begin(site: Site, *arguments: str) -> subprocess.Popen[str]:
         text=True,
         encoding="utf-8",
     )
+
+
+def answers(client: Client) -> bool:
+    """Whether the router hands a request on."""
+    try:
+        return bool(client.complete(ROUTER, GenerateRequest(prompt="hello", sampling={"max_tokens": 1})).text)
+    except UnavailableError:
+        return False
+
+
+def weights(site: Site) -> dict[str, float]:
+    """Those in the release file, without zeros."""
+    return {name: weight for name, weight in FileWeights(site, "default").read().items() if weight}
 
 
 def crowd(site: Site) -> Crowd:
@@ -171,7 +189,7 @@ def test_a_canary_whose_engine_is_killed_is_taken_back_by_itself(site: Site, pla
     page = MetricsPage(site, "default")
     with crowd(site) as people:
         controller = begin(site, target, "--plan", str(plan))
-        wait_until(lambda: FileWeights(site, "default").read().get(target) == 25.0, "the canary has 25 %")
+        wait_until(lambda: weights(site).get(target) == 25.0, "the canary has 25 %")
         wait_until(lambda: (look := page.observe()) and look.in_flight.get(target, 0) > 1, "it answers requests")
         engine_of(site, "llm_victim").kill()
         output, _ = controller.communicate(timeout=120)
@@ -180,7 +198,7 @@ def test_a_canary_whose_engine_is_killed_is_taken_back_by_itself(site: Site, pla
         answered = people.answered[STABLE]
         wait_until(lambda: people.answered[STABLE] > answered + 100, "the stable target answers on")
     assert f'the engine of "{target}" died' in output
-    assert FileWeights(site, "default").read()[STABLE] == 100.0
+    assert weights(site) == {STABLE: 100.0}
     # Streams that had begun fail cleanly; the others were answered by the stable target.
     assert {(error.code, "died" in error.message) for error in people.failed} <= {("UNAVAILABLE", True)}
     assert len(people.failed) <= 16
@@ -210,7 +228,7 @@ def test_a_killed_controller_is_followed_by_one_that_goes_on(site: Site, plan: P
     target = "llm_good:1"
     with crowd(site) as people:
         first = begin(site, target, "--plan", str(plan))
-        wait_until(lambda: FileWeights(site, "default").read().get(target) == 5.0, "the canary has 5 %")
+        wait_until(lambda: weights(site).get(target) == 5.0, "the canary has 5 %")
         before = len(events(site, target))
         second = release(site, "start", target)
         assert second.returncode == 1
@@ -229,23 +247,23 @@ def test_ctrl_c_leaves_the_weights_and_an_order_is_obeyed_without_a_controller(s
     target = "llm_good:1"
     with crowd(site) as people:
         controller = begin(site, target, "--plan", str(plan))
-        wait_until(lambda: FileWeights(site, "default").read().get(target) == 5.0, "the canary has 5 %")
+        wait_until(lambda: weights(site).get(target) == 5.0, "the canary has 5 %")
         os.kill(int(site.folder.holder()), signal.SIGINT)
         output, _ = controller.communicate(timeout=60)
         assert controller.returncode == 130, output
         assert f"Go on: ./ladder release start {target}" in output
-        assert FileWeights(site, "default").read() == {STABLE: 95.0, target: 5.0}
+        assert weights(site) == {STABLE: 95.0, target: 5.0}
         assert "no controller runs" in release(site, "status").stdout
         promoted = release(site, "promote", "--why", "looks good to me")
         assert promoted.returncode == 0, promoted.stderr
-        assert FileWeights(site, "default").read() == {STABLE: 75.0, target: 25.0}
+        assert weights(site) == {STABLE: 75.0, target: 25.0}
         refused = release(site, "set", f"{target}=50")
         assert refused.returncode == 1
         assert "is not finished (step 2 of 4, 25 %): ./ladder release abort ends it" in refused.stderr
         assert release(site, "abort").returncode == 0
         by_hand = release(site, "set", f"{target}=12.5", "--why", "a few")
         assert by_hand.returncode == 0, by_hand.stderr
-        assert FileWeights(site, "default").read() == {STABLE: 87.5, target: 12.5}
+        assert weights(site) == {STABLE: 87.5, target: 12.5}
     assert (people.failed, people.cut) == ([], [])
 
 

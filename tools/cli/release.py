@@ -16,7 +16,7 @@ from rich.text import Text
 
 from tools.bootstrap.layout import Layout
 from tools.cli.connection import PortBaseOption, endpoint_from
-from tools.cli.release_view import ReleaseDisplay, history_table, status_view
+from tools.cli.release_view import ReleaseDisplay, history_view, status_view
 from tools.client.address import Protocol
 from tools.release.controller import TAKEN_OVER_S, wait_until_in_force
 from tools.release.errors import ReleaseError, ReleaseFileError
@@ -138,13 +138,13 @@ def history_command(
     as_json: JsonOption = False,
     port_base: PortBaseOption = None,
 ) -> None:
-    """Show who changed what, when, from what to what, and why."""
+    """Show who changed what, when (UTC), from what to what, and why."""
     site = _checked(lambda: _site(port_base))
     events: list[Event] = _checked(lambda: list(site.folder.history.events()))[-lines:]
     if as_json:
         typer.echo(json.dumps([event.model_dump() for event in events], indent=2, ensure_ascii=False))
     elif events:
-        Console(highlight=False).print(history_table(events))
+        Console(highlight=False).print(history_view(events), soft_wrap=True)
     else:
         typer.echo("Nothing was changed yet.")
 

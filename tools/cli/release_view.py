@@ -95,9 +95,11 @@ def title_of(progress: Progress) -> str:
 
 def targets_table(rows: Sequence[TargetRow]) -> Table:
     """Weight asked, share got, requests, latencies and errors of each target."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("target", no_wrap=True)
-    for heading in ("asked %", "got % (95 %)", "requests", "in flight", "TTFT p95 ms", "ITL p95 ms", "errors % (95 %)"):
+    for heading in (
+        "asked\n%", "got %\n(95 %)", "requests", "in\nflight", "TTFT p95\nms", "ITL p95\nms", "errors %\n(95 %)",
+    ):  # fmt: skip
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
@@ -115,9 +117,9 @@ def targets_table(rows: Sequence[TargetRow]) -> Table:
 
 def findings_table(judgement: Judgement) -> Table:
     """What the latest look of the step found, criterion by criterion."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("criterion", "verdict"):
-        table.add_column(heading, no_wrap=True)
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("criterion")
+    table.add_column("verdict", no_wrap=True)
     for heading in ("canary", "stable", "worse by", "surely by", "allowed"):
         table.add_column(heading, justify="right", no_wrap=True)
     for finding in judgement.findings:
@@ -132,24 +134,20 @@ def findings_table(judgement: Judgement) -> Table:
     return table
 
 
-def history_table(events: Sequence[Event]) -> Table:
-    """When, who, what, from what to what, why."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("when (UTC)", "who", "what"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("from", "to", "why"):
-        table.add_column(heading, overflow="fold")
+def history_view(events: Sequence[Event]) -> Text:
+    """When, what, who, why, from what to what; as many lines as it takes, so that a narrow terminal shows it too."""
+    text = Text()
     for event in events:
-        unchanged = event.before == event.after
-        table.add_row(
-            event.when,
-            event.who,
-            event.what,
-            text_of(event.before),
-            Text("the same", style="dim") if unchanged else text_of(event.after),
-            event.why,
-        )
-    return table
+        text.append(f"{event.when}  {event.what:<7}  ", style="bold")
+        text.append(f"{event.target}, by {event.who}\n")
+        change = text_of(event.before)
+        if event.before != event.after:
+            change += f" -> {text_of(event.after)}"
+        text.append(f"    {change}\n")
+        if event.why:
+            text.append(f"    {event.why}\n", style="dim")
+    text.rstrip()
+    return text
 
 
 def _rows(look: Observation, progress: Progress) -> list[TargetRow]:
@@ -161,7 +159,7 @@ def _rows(look: Observation, progress: Progress) -> list[TargetRow]:
 
 
 def _with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    return "" if value is None else f"{value:.1f} ({low:.1f} to {high:.1f})"
+    return "" if value is None else f"{value:.1f} ({low:.1f}-{high:.1f})"
 
 
 def _number(value: float | None) -> str:

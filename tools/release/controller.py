@@ -224,7 +224,7 @@ class Controller:
 
     def _begin_window(self, look: Observation) -> None:
         if self._is_in_force(look):
-            self._folder_only(window=look, looks=0, closing=False)
+            self._note_down(window=look, looks=0, closing=False)
             return
         self._note = (
             "the router finds the release file broken: its log says why"
@@ -236,7 +236,7 @@ class Controller:
     def _begin_again(self, look: Observation, why: str) -> None:
         self._note = f"{why}: counting begins again"
         self._judgement = None
-        self._folder_only(window=look, looks=0, closing=False)
+        self._note_down(window=look, looks=0, closing=False)
 
     def _watch_alone(self, look: Observation, stable: Counts) -> None:
         """The stable target has everything, as the new one will at the last step."""
@@ -269,18 +269,17 @@ class Controller:
         if is_due or (self._judgement is None and self.progress.looks):
             number = self.progress.looks + is_due
             self._judgement = judge(plan, canary, stable, number)
-            self._folder_only(looks=number, closing=self.progress.closing or closes)
+            self._note_down(looks=number, closing=self.progress.closing or closes)
             if self._judgement.verdict is Verdict.WORSE:
                 worse = self._judgement.of(Verdict.WORSE)
                 self._go(moves.aborted(self.progress, self._now(), why=worse))
                 return
         self._note = self._waiting(canary, stable, baked=baked)
-        passed = baked and self.progress.closing and self._judgement is not None
-        if passed and self._judgement and self._judgement.verdict in (Verdict.FINE, Verdict.ABSENT):
-            if not self.progress.paused:
-                self._leave_step()
-        else:
+        passed = self._judgement is not None and self._judgement.verdict in (Verdict.FINE, Verdict.ABSENT)
+        if not (baked and self.progress.closing and passed):
             self._lose_patience()
+        elif not self.progress.paused:
+            self._leave_step()
 
     def _leave_step(self) -> None:
         golden = self.progress.plan.golden
@@ -321,7 +320,7 @@ class Controller:
             why = f"{progress.title} could not be left within {progress.plan.patience_s:g} s: {self._note}"
             self._go(moves.paused(progress, self._now(), why=why))
 
-    def _folder_only(self, **fields: object) -> None:
+    def _note_down(self, **fields: object) -> None:
         """Write down what was seen; nothing is done about it."""
         self.progress = self.progress.model_copy(update=fields)
         self._folder.save(self.progress)

@@ -19,6 +19,7 @@ def begun(route: str, target: str, plan: Plan, before: Weights, *, at: float, wh
             f'"{target}" has {before[target]:g} % of route "{route}" already: take it off first, with '
             f"./ladder release set (now: {text_of(before)})"
         )
+    before = {name: weight for name, weight in before.items() if weight}
     stable = heaviest_but(before, target)
     stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%d-%H%M%S")
     release_id = f"{stamp}-{target.replace(':', '-')}"
