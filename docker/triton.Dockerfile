@@ -62,7 +62,6 @@ ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh", "tritonserver", \
     "--disable-auto-complete-config", \
     "--model-control-mode=explicit", \
     "--load-model=*", \
-    "--http-header-forward-pattern=(?i)x-ladder-.*", \
     "--grpc-header-forward-pattern=(?i)x-ladder-.*", \
     "--exit-timeout-secs=30", \
     "--log-format=ISO8601"]

@@ -40,7 +40,6 @@ def test_the_server_starts_empty_with_complete_configs_and_its_own_shared_memory
         "--disable-auto-complete-config",
         "--model-control-mode=explicit",
         "--backend-directory=/b",
-        "--http-header-forward-pattern=(?i)x-ladder-.*",
         "--grpc-header-forward-pattern=(?i)x-ladder-.*",
         "--backend-config=python,shm-region-prefix-name=ladder-8100-ab-",
     } <= set(command)

@@ -73,7 +73,7 @@ def test_several_sequences_are_kept_apart(server: RouterServer) -> None:
     assert [text_of(responses, sequence) for sequence in (0, 1)] == ["one two three "] * 2
 
 
-def test_a_header_chooses_the_route_on_both_front_ends(server: RouterServer) -> None:
+def test_metadata_chooses_the_route_and_over_http_a_key_of_the_body(server: RouterServer) -> None:
     server.release(
         f"""\
 routes:
@@ -84,10 +84,10 @@ routes:
   targets: [{{model: {STABLE}, version: 1, weight: 100}}]
 """
     )
-    body = http_body(request(tokens=1, stream=False))
-    answer = server.triton.http.post(f"{CHAT.path}/generate", content=body, headers={"x-ladder-team": "red"})
-    assert answer.json()["served_model"] == CANARY
-    assert server.triton.generate(CHAT, body).json()["served_model"] == STABLE
+    inputs = request(tokens=1, stream=False)
+    for parameters, served in (({"x-ladder-team": "red"}, CANARY), ({"x-ladder-team": "blue"}, STABLE), ({}, STABLE)):
+        answer = server.triton.generate(CHAT, http_body(inputs, parameters))
+        assert answer.json()["served_model"] == served
     call = server.triton.stub.ModelStreamInfer(
         iter([grpc_request(CHAT, request(tokens=1))]), metadata=(("x-ladder-team", "red"),), timeout=60
     )
