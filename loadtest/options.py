@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
-from tools.client.request import JsonValue, Target
+from tools.client.request import Target
 
 
 class Protocol(StrEnum):
@@ -35,7 +35,7 @@ class SlaLimits(BaseModel):
     The same three bound a single request for it to count as good.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     ttft_ms: Annotated[float, Field(gt=0)] | None = None
     tpot_ms: Annotated[float, Field(gt=0)] | None = None
@@ -52,6 +52,7 @@ class LoadOptions(BaseModel):
         targets: "MODEL" or "MODEL:VERSION"; users and arrivals are shared out among them evenly.
         workload: name of a shipped workload, or path of a YAML or JSONL file.
         input_tokens, output_tokens: instead of the workload's own; None leaves them.
+        tokenizer: path of the model's tokenizer.json, or of its folder: prompts then have exactly the lengths drawn.
         sampling: over the workload's sampling parameters.
         users: in a closed loop; rate: arrivals a second at the start; peak_rate: of ramp, spike and search.
         duration_s: after the warm-up; None goes on until `requests` or until it is stopped.
@@ -68,6 +69,7 @@ class LoadOptions(BaseModel):
     workload: str = "chat"
     input_tokens: Annotated[int, Field(ge=1)] | None = None
     output_tokens: Annotated[int, Field(ge=1)] | None = None
+    tokenizer: Annotated[str, Field(min_length=1)] | None = None
     sampling: dict[str, JsonValue] = Field(default_factory=dict)
     shape: Shape = Shape.USERS
     users: Annotated[int, Field(ge=1)] = 1

@@ -44,9 +44,11 @@ class SlaMiss(_Result):
         """One line: which figure, and by how much."""
         if self.measured is None:
             return f"{self.what}: nothing was measured, the limit is {self.limit:g} {self.unit}"
-        by = abs(self.measured - self.limit) / self.limit * 100
+        by = abs(self.measured - self.limit)
+        missed_by = f"{by / self.limit * 100:.3g} %" if self.limit else f"{by:.3g} {self.unit}"
         return (
-            f"{self.what}: {self.measured:.4g} {self.unit}, the limit is {self.limit:g} {self.unit} (missed by {by:.3g} %)"
+            f"{self.what}: {self.measured:.4g} {self.unit}, the limit is {self.limit:g} {self.unit} "
+            f"(missed by {missed_by})"
         )
 
 
@@ -56,14 +58,15 @@ class TargetResult(_Result):
     Attributes:
         served_by: requests by the model and version that answered.
         protocol: generate_stream, generate, grpc or openai.
-        seconds: from the end of the warm-up to the end of the target's last request.
+        seconds: from the end of the warm-up to the end of the target's last request, or to the end of the run when
+            requests of it were still running then; the rates are over these seconds.
         requests: whole answers and failures together.
         failures: by kind; messages: how often each text came, most frequent first (at most 20).
         cut: requests still running when the run ended: neither answers nor failures.
-        good: whole answers inside the SLA's ttft_ms, tpot_ms and e2e_ms; None without SLA.
+        good: whole answers inside the SLA's ttft_ms, tpot_ms and p99_e2e_s; None without SLA.
         output_tokens: of whole answers and of failures, by the server's count.
         ttft_ms, e2e_ms: from when the request was due.
-        lag_ms: how late requests were sent.
+        lag_ms: how late requests were sent, failed ones too.
         histograms: base64 of the HdrHistograms by name (ttft, tpot, itl, e2e, lag), in microseconds.
     """
 
@@ -93,15 +96,47 @@ class TargetResult(_Result):
 
 
 class ClientHealth(_Result):
-    """Whether the figures are the server's or the client's. `saturated` lists reasons, empty when it kept up."""
+    """Whether the figures are the server's or the client's.
+
+    Attributes:
+        workers: processes that sent requests.
+        cpu_percent: of the busiest of them in its busiest 5 s; 100 is one core, all that such a process can use.
+        loop_lag_p99_ms: how late what one of them waited for was looked at, in the worst of them.
+        saturated: reasons, empty when the client kept up.
+    """
 
     workers: int
     cpu_percent: float | None
+    loop_lag_p99_ms: float | None = None
     saturated: tuple[str, ...] = ()
 
 
+class SearchStep(_Result):
+    """A rate that the search tried, in arrivals a second; `reasons` say why it was not inside the SLA."""
+
+    rate: float
+    inside: bool
+    reasons: tuple[str, ...]
+
+
+class SearchResult(_Result):
+    """What shape `search` found, in arrivals a second. None: even the lowest was outside, or the highest inside."""
+
+    highest_rate_inside: float | None
+    lowest_rate_outside: float | None
+    steps: tuple[SearchStep, ...]
+
+
 class RunResult(_Result):
-    """A whole run. `partial` lists why it is not what was asked for (interrupted, worker lost); empty when it is."""
+    """A whole run.
+
+    Attributes:
+        seconds: from the start to the end, warm-up and all.
+        warmup_requests: how many requests were left out.
+        partial: why it is not what was asked for (interrupted, worker lost); empty when it is.
+        records_left_out: how many requests were too many for records.jsonl; the figures have them all.
+        search: of shape `search` alone; the targets' figures are those at the highest rate inside the SLA.
+    """
 
     format: Literal[1] = 1
     options: LoadOptions
@@ -112,3 +147,5 @@ class RunResult(_Result):
     targets: tuple[TargetResult, ...]
     client: ClientHealth
     partial: tuple[str, ...] = ()
+    records_left_out: int = 0
+    search: SearchResult | None = None

@@ -1,1 +1,1 @@
-"""Locust users, one class a protocol."""
+"""Locust users, and what they send requests over: one transport a protocol."""

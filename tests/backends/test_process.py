@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.backends.engines import ROOT, interpreter, is_running
+from tests.fixtures.sharing import SCRIPT
 from tests.waiting import NEVER_S, wait_until
 from tools.backends.process import EngineProcess
 from tools.wire.launch import ANSWERS_SUFFIX, REASON_SUFFIX, EngineLaunch
@@ -61,6 +62,17 @@ def test_what_it_started_ends_with_it(sockets: Path, tmp_path: Path) -> None:
     process.wait()
     child = int((tmp_path / "child").read_text(encoding="utf-8"))
     wait_until(lambda: not is_running(child))
+
+
+def test_what_a_killed_engine_shared_with_others_is_removed(sockets: Path, tmp_path: Path) -> None:
+    (tmp_path / "engine.py").write_text(SCRIPT, encoding="utf-8")
+    process = start(sockets, interpreter(tmp_path, f'exec "$PYTHON" "{tmp_path}/engine.py" > "{tmp_path}/memory"'))
+    wait_until(lambda: (tmp_path / "memory").exists() and (tmp_path / "memory").read_text(encoding="utf-8"))
+    memory = Path((tmp_path / "memory").read_text(encoding="utf-8").strip())
+    assert memory.exists()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not memory.exists()
 
 
 def test_a_stopped_process_can_be_taken_down(sockets: Path) -> None:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import platform
+import sys
 
-from tools.benchmark.machine import Machine, cpu_model
+from tools.benchmark.machine import Machine, cpu_model, engine_versions
 
 
 def test_the_cpu_is_named_as_the_kernel_names_it() -> None:
@@ -27,3 +28,11 @@ def test_this_machine_has_a_name_cores_and_the_servers_version() -> None:
     assert machine.cores > 0
     assert machine.versions["tritonserver"] == "2.51.0"
     assert "python" in machine.versions
+
+
+def test_an_engine_interpreter_of_the_users_own_is_asked_for_its_versions() -> None:
+    own = engine_versions({})
+    assert own["python"] == platform.python_version()
+    assert "torch" in own
+    assert engine_versions({"LADDER_ENGINE_PYTHON": sys.executable}) == own
+    assert engine_versions({"LADDER_ENGINE_PYTHON": "/no/python"}) == {"python": "of /no/python, which does not answer"}

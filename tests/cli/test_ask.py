@@ -291,14 +291,6 @@ def test_chat_with_an_unknown_model(serve: Serve) -> None:
     assert 'error: model "llm_bf61": the server knows no such model' in result.stderr
 
 
-def test_no_heavy_import() -> None:
-    check = "import sys, tools.cli.ask; print([m for m in ('torch', 'vllm', 'transformers') if m in sys.modules])"
-
-    done = subprocess.run([sys.executable, "-c", check], cwd=HOME, capture_output=True, text=True, check=True)
-
-    assert done.stdout == "[]\n"
-
-
 class Typist:
     """A chat on a terminal of its own."""
 

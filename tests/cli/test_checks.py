@@ -1,14 +1,30 @@
 from __future__ import annotations
 
+import contextlib
 import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tools.cli.app import main
-from tools.cli.checks import checks
+from tools.cli.checks import checks, chromium, fast_checks
 
+TESTS = Path(__file__).resolve().parents[1]
+FAST = ("pytest", "-m", "not e2e and not slow and not gpu and not browser", "--hypothesis-profile=fast")
 GPU_TESTS = "tests/x.py::test_on_a_gpu\ntests/y.py::test_on_two\n\n2/300 tests collected\n"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A command that has ended."""
+
+    code: int
+
+    def show(self) -> int:
+        return self.code
 
 
 @pytest.fixture
@@ -20,9 +36,23 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         commands.append(command[2:])
         return subprocess.CompletedProcess(command, int(command[2] in failing), GPU_TESTS, "")
 
+    @contextlib.contextmanager
+    def started(together: Sequence[tuple[str, ...]], *_: object) -> Iterator[list[Shown]]:
+        yield [Shown(run(command).returncode) for command in together]
+
     failing.clear()
     monkeypatch.setattr("tools.cli.checks.subprocess.run", run)
+    monkeypatch.setattr("tools.cli.checks.started", started)
+    monkeypatch.setattr("tools.cli.checks.end_in_order_on", lambda *_: None)
     return commands
+
+
+@pytest.fixture(autouse=True)
+def browsers(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The browsers on PATH."""
+    on_path = {"google-chrome"}
+    monkeypatch.setattr("tools.cli.checks.shutil.which", lambda name: f"/bin/{name}" if name in on_path else None)
+    return on_path
 
 
 failing: set[str] = set()
@@ -37,11 +67,18 @@ def test_everything_is_linters_types_and_all_tests_that_need_no_gpu() -> None:
 
 
 def test_fast_leaves_out_the_tests_with_a_real_server() -> None:
-    assert checks(fast=True, pytest_arguments=[])[-1].command[2:] == (
-        "pytest",
-        "-m",
-        "not e2e and not slow and not gpu",
-    )
+    assert checks(fast=True, pytest_arguments=["-x"])[-1].command[2:] == (*FAST, "-x")
+
+
+def test_every_fast_test_is_in_one_half_alone() -> None:
+    *_, first, second = fast_checks()
+    assert first.command[2:6] == second.command[2:6] == FAST
+    folders = [argument for argument in first.command[6:] if not argument.startswith("-")]
+    assert folders
+    assert all((TESTS.parent / folder).is_dir() for folder in folders)
+    assert ["--ignore=tests/e2e", *(f"--ignore={folder}" for folder in folders)] == [
+        argument for argument in second.command[6:] if argument.startswith("--ignore")
+    ]
 
 
 def test_all_pass(runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,17 +89,48 @@ def test_all_pass(runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str
     assert "   tests/y.py::test_on_two" in shown
 
 
+def test_tests_in_a_browser_are_left_out_and_listed_where_there_is_none(
+    runs: list[tuple[str, ...]], browsers: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chromium() == "/bin/google-chrome"
+    assert main(["test"]) == 0
+    assert "Chromium" not in capsys.readouterr().out
+    browsers.clear()
+    assert chromium() is None
+    assert main(["test"]) == 0
+    assert ("pytest", "-m", "not gpu and not browser") in runs
+    assert "== not run, they need Chromium (Debian: apt-get install chromium): 2" in capsys.readouterr().out
+
+
 def test_fast_says_nothing_of_gpus(runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["test", "--fast"]) == 0
-    assert len(runs) == 3
+    assert [command[0] for command in runs] == ["ruff", "mypy", "pytest", "pytest"]
     assert "GPU" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("module", ["ruff", "mypy", "pytest"])
+def test_fast_with_arguments_is_one_run_of_pytest(runs: list[tuple[str, ...]]) -> None:
+    assert main(["test", "--fast", "tests/cli", "-k", "x"]) == 0
+    assert runs == [("ruff", "check", "."), ("mypy",), (*FAST, "tests/cli", "-k", "x")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module", "said"),
+    [
+        (["-x"], "ruff", "ruff"),
+        (["-x"], "mypy", "mypy"),
+        (["-x"], "pytest", "pytest"),
+        ([], "mypy", "mypy"),
+        ([], "pytest", "pytest, first half; pytest, second half"),
+    ],
+)
 def test_any_failure_counts_and_the_others_run_all_the_same(
-    module: str, runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    module: str,
+    said: str,
+    runs: list[tuple[str, ...]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     failing.add(module)
-    assert main(["test", "--fast"]) == 1
-    assert len(runs) == 3
-    assert capsys.readouterr().out.endswith(f"failed: {module}\n")
+    assert main(["test", "--fast", *arguments]) == 1
+    assert len(runs) == (3 if arguments else 4)
+    assert capsys.readouterr().out.endswith(f"failed: {said}\n")

@@ -61,7 +61,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     monkeypatch.setattr(draft.Layout, "of_this_checkout", classmethod(lambda _: layout))
     monkeypatch.setattr(draft, "provide", lambda *_: None)
     # The command takes signals for the rest of its process, which here is pytest's.
-    monkeypatch.setattr(draft.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(draft, "end_in_order_on", lambda *_: None)
     return layout
 
 

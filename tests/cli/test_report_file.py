@@ -48,3 +48,14 @@ def test_what_cannot_be_written_leaves_no_draft(tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError):
         write_report_file(tmp_path / "file" / "report", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_interruption_leaves_the_report_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "report").write_text("old", encoding="utf-8")
+    monkeypatch.setattr(Path, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_report_file(tmp_path / "report", "new")
+    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == {"report": "old"}

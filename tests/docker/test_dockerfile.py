@@ -79,6 +79,7 @@ def test_nvidias_release_is_named_in_one_place() -> None:
     assert set(listed.stdout.split()) <= {"docker/triton.Dockerfile"}
 
 
+@pytest.mark.slow
 def test_the_packages_for_rendering_are_locked_and_enough() -> None:
     """Everything that `render` imports comes from the packages that the image installs, or from what they require."""
     [run] = [found for found in instructions("RUN") if "pip install" in found.value]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from tests.drafting.examples import conversation
 from tests.fixtures.one_thread import one_thread
 from tests.fixtures.tiny_model import write_chatml_tokenizer, write_model
 from tools.drafting.architecture import Target
-from tools.drafting.conversations import Conversation, Dataset, write_shard
+from tools.drafting.conversations import Dataset, write_shard
 
 __all__ = ["one_thread"]
 
@@ -22,11 +22,6 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Target:
     write_chatml_tokenizer(folder)
     write_model(folder, layers=6)
     return Target.read(folder)
-
-
-def conversation(number: int, length: int = 40, start: int = 8, *, unseen: bool = False) -> Conversation:
-    tokens = np.random.default_rng(number).integers(0, 300, length).astype(np.int32)
-    return Conversation(tokens, start, unseen)
 
 
 @pytest.fixture

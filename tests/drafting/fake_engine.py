@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> None:
     folder = Path(options["--work"]) / "data"
     match os.environ["FAKE_ENGINE"]:
         case "write":
-            from tests.drafting.conftest import conversation
+            from tests.drafting.examples import conversation
             from tools.drafting.conversations import write_shard
 
             tokens = int(options["--tokens"])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.drafting.fake_vllm import FakeVllm
-from tools.drafting.acceptance import measure_acceptance
+from tools.drafting.acceptance import AcceptanceSettings, measure_acceptance
 from tools.drafting.architecture import Target
 from tools.drafting.errors import DraftError
 from tools.drafting.manifest import Acceptance
@@ -25,7 +25,8 @@ def counters(drafts: int, by_position: list[int]) -> list[Any]:
 
 def measure(target: Target) -> Acceptance:
     head = target.folder / "head"
-    return measure_acceptance(target.folder, head, PROMPTS, num_speculative_tokens=3, max_tokens=20, at_once=2)
+    settings = AcceptanceSettings(num_speculative_tokens=3, max_tokens=20, at_once=2)
+    return measure_acceptance(target.folder, head, PROMPTS, settings)
 
 
 def test_figures_follow_from_vllms_counters(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from tests.drafting.conftest import conversation
+from tests.drafting.examples import conversation
 from tools.drafting.batches import batches, collate, plan_batches
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.drafting.full_disk import full_disk
 from tools.artifacts.manifest import MANIFEST
 from tools.drafting import acceptance
+from tools.drafting.acceptance import AcceptanceSettings
 from tools.drafting.architecture import Target
 from tools.drafting.commands import Work, accept_stage, train_stage
 from tools.drafting.conversations import Dataset
@@ -34,9 +35,7 @@ def head(target: Target, data: Dataset, tmp_path: Path, monkeypatch: pytest.Monk
 
 def accept(target: Target, head: Path, *, save: bool) -> list[str]:
     said: list[str] = []
-    accept_stage(
-        target, head, num_speculative_tokens=3, prompts=4, max_tokens=8, at_once=2, save=save, report=said.append
-    )
+    accept_stage(target, head, AcceptanceSettings(prompts=4, max_tokens=8), save=save, report=said.append)
     return said
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.drafting.conftest import conversation
+from tests.drafting.examples import conversation
 from tests.drafting.full_disk import full_disk
 from tools.drafting.conversations import (
     UNSEEN_PERCENT,

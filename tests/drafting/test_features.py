@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from transformers import AutoModelForCausalLM
 
-from tests.drafting.conftest import conversation
+from tests.drafting.examples import conversation
 from tools.drafting.architecture import Target
 from tools.drafting.batches import collate
 from tools.drafting.features import Teacher

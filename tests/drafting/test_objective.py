@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.drafting.conftest import conversation
+from tests.drafting.examples import conversation
 from tools.drafting.batches import collate
 from tools.drafting.objective import _agreement, mean_acceptance_length
 

@@ -9,11 +9,12 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.drafting.conftest import conversation
+from tests.drafting.examples import conversation
 from tests.waiting import wait_until
 from tools.drafting import writing
 from tools.drafting.conversations import answer_tokens_in, shards_in, write_shard
 from tools.drafting.errors import DraftError
+from tools.drafting.generation import WritingSettings
 from tools.drafting.writing import write_with_engines
 
 HOME = Path(__file__).resolve().parents[2]
@@ -33,10 +34,10 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Behave:
     return lambda how: monkeypatch.setenv("FAKE_ENGINE", how)
 
 
-def write(work: Path, report: Callable[[str], None] = print, **fields: Any) -> None:
+def write(work: Path, report: Callable[[str], None] = print, *, engines: int = 1, **fields: Any) -> None:
     work.mkdir(exist_ok=True)
-    defaults = {"tokens": 100, "engines": 1, "seconds": 60.0, "longest": 512, "at_once": 4, "seed": 0, "prompts": None}
-    write_with_engines(work / "target", work, **(defaults | fields), report=report)
+    settings = WritingSettings(**{"tokens": 100, "seconds": 60.0, "at_once": 4} | fields)
+    write_with_engines(work / "target", work, settings, engines=engines, report=report)
 
 
 def test_engines_share_what_is_missing(engine: Behave, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc
 import psutil
@@ -42,6 +43,12 @@ def engine(server: Deployment) -> psutil.Process:
 def below(server: Deployment, name: str) -> psutil.Process:
     """The process that vLLM has given this name."""
     return next(child for child in engine(server).children(recursive=True) if name in " ".join(child.cmdline()))
+
+
+def shared_memory_of(processes: list[psutil.Process]) -> set[Path]:
+    """What Python processes share: files in /dev/shm by names that multiprocessing makes up."""
+    maps = [mapped.path for process in processes for mapped in process.memory_maps()]
+    return {Path(path) for path in maps if path.startswith("/dev/shm/psm_")}
 
 
 VICTIMS: dict[str, Callable[[Deployment], psutil.Process]] = {
@@ -96,6 +103,8 @@ def test_streams_fail_with_the_reason_and_the_engine_comes_back(
     before = settled(server.address, LLM.name, is_idle)
     old = engine(server)
     family = [old, *old.children(recursive=True)]
+    shared = shared_memory_of(family)
+    assert shared, "vLLM's message queues"
     streams = Streams(triton, STREAMS)
     try:
         streams.wait_until_all_have_begun()
@@ -127,6 +136,7 @@ def test_streams_fail_with_the_reason_and_the_engine_comes_back(
     # Nothing of the old one is left, whichever of its processes was killed.
     gone, alive = psutil.wait_procs(family, timeout=FAIL_S)
     assert not alive, f"left after {gone}"
+    assert not [file for file in shared if file.exists()]
     settled(server.address, LLM.name, is_idle)
 
 

@@ -184,4 +184,4 @@ class AdmissionMachine(RuleBasedStateMachine):
 
 
 TestAdmissionMachine = AdmissionMachine.TestCase
-TestAdmissionMachine.settings = settings(max_examples=60, stateful_step_count=30)
+TestAdmissionMachine.settings = settings(stateful_step_count=30)

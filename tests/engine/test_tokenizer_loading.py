@@ -25,6 +25,7 @@ def test_it_is_the_tokenizer_that_vllm_loads(folder: str, request: pytest.Fixtur
     assert ours.chat_template == vllms.chat_template
 
 
+@pytest.mark.slow
 def test_a_plain_tokenizer_loads_without_torch(chatml_folder: Path) -> None:
     program = (
         "import sys; from tools.engine.tokenizer_loading import load_tokenizer; load_tokenizer(sys.argv[1]); "

@@ -26,8 +26,8 @@ CONFIGS = [
 ]
 _WORDS = "true ${x} {{x}} KIND_GPU kind_gpu name input dims step value string_value 0 99999999999999999999"
 FRAGMENTS = st.sampled_from([*"{}[],:\"'#-\\/<>é\n", "//", "dynamic batching", *_WORDS.split()])
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-FEWER = settings(FEW, max_examples=20)
+UNHURRIED = settings(suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(UNHURRIED, max_examples=20)
 
 
 def lint_once(tree: Tree) -> LintReport:
@@ -43,21 +43,21 @@ def test_there_are_configs_to_mutate() -> None:
     assert len(CONFIGS) >= 5
 
 
-@FEW
+@UNHURRIED
 @given(st.text())
 def test_any_text_as_config(text: str) -> None:
     file = parse_config(Path("config.pbtxt"), text)
     assert file.config is not None or file.problems
 
 
-@FEW
+@UNHURRIED
 @given(st.lists(FRAGMENTS, max_size=40))
 def test_any_sequence_of_tokens_as_config(fragments: list[str]) -> None:
     file = parse_config(Path("config.pbtxt"), " ".join(fragments))
     assert file.config is not None or file.problems
 
 
-@FEW
+@UNHURRIED
 @given(st.data())
 def test_mutations_of_real_configs(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(CONFIGS))
@@ -71,7 +71,7 @@ def test_mutations_of_real_configs(data: st.DataObject) -> None:
     assert all(1 <= problem.line <= lines and problem.column >= 1 for problem in file.problems)
 
 
-@FEWER
+@FEW
 @given(st.binary() | st.text().map(str.encode), st.binary() | st.text().map(str.encode))
 def test_any_bytes_as_files(config: bytes, arguments: bytes) -> None:
     report = lint_once(
@@ -88,13 +88,13 @@ JSON_VALUES = st.recursive(
 ARGUMENT_NAMES = st.sampled_from([*ENGINE_ARGUMENTS.engine, "speculative_model", "num_speculative_tokens", "--model"])
 
 
-@FEWER
+@FEW
 @given(st.dictionaries(ARGUMENT_NAMES, JSON_VALUES | st.just("models/a"), max_size=6))
 def test_any_values_as_engine_arguments(arguments: dict[str, object]) -> None:
     lint_once({**vllm_model(json.dumps(arguments)), **checkpoint("models/a")})
 
 
-@FEWER
+@FEW
 @given(JSON_VALUES)
 def test_any_values_in_speculative_config(value: object) -> None:
     settings_ = (
@@ -103,7 +103,7 @@ def test_any_values_in_speculative_config(value: object) -> None:
     lint_once({**vllm_model({"model": "models/a", "speculative_config": settings_}), **checkpoint("models/a")})
 
 
-@FEWER
+@FEW
 @given(
     st.dictionaries(
         st.sampled_from([*json.loads(checkpoint("a")["a/config.json"] or "{}"), "quantization_config"]), JSON_VALUES
@@ -121,14 +121,14 @@ def test_any_values_in_a_checkpoints_config(config: dict[str, object]) -> None:
     )
 
 
-@FEW
+@UNHURRIED
 @given(st.text())
 def test_any_text_as_json(text: str) -> None:
     document = parse_json(Path("model.json"), text)
     assert document.problem is not None or list(document.strings()) is not None
 
 
-@FEW
+@UNHURRIED
 @given(JSON_VALUES, st.integers(0, 4))
 def test_positions_do_not_depend_on_layout(value: object, indent: int) -> None:
     text = json.dumps({"outer": value}, indent=indent or None)
@@ -136,7 +136,7 @@ def test_positions_do_not_depend_on_layout(value: object, indent: int) -> None:
     assert document.positions[("outer",)] == ((2, indent + 1) if indent else (1, 2))
 
 
-@FEW
+@UNHURRIED
 @given(st.text())
 def test_any_text_as_manifest(text: str) -> None:
     parse_manifest(Path("hpa.yaml"), "kind: HorizontalPodAutoscaler\n" + text)

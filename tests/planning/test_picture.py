@@ -50,3 +50,17 @@ def test_a_folder_in_its_place_leaves_nothing_behind(chart: Chart, tmp_path: Pat
     with pytest.raises(PlanningError, match="is a directory"):
         write_png(chart, tmp_path / "plan.png")
     assert [path.name for path in tmp_path.iterdir()] == ["plan.png"]
+
+
+def test_an_interruption_leaves_the_picture_before(
+    chart: Chart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(_: Image.Image, path: Path, **__: object) -> None:
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    (tmp_path / "plan.png").write_bytes(b"old")
+    monkeypatch.setattr(Image.Image, "save", save)
+    with pytest.raises(KeyboardInterrupt):
+        write_png(chart, tmp_path / "plan.png")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"plan.png": b"old"}

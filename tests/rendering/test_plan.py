@@ -161,6 +161,7 @@ def test_rendering_twice_gives_the_same_bytes(profile: Profile) -> None:
     assert rendered_files(profile) == rendered_files(again)
 
 
+@pytest.mark.slow
 def test_rendering_does_not_depend_on_the_processs_hash_seed() -> None:
     code = (
         "import hashlib; from tools.rendering.plan import rendered_files; from tools.spec.loading import load_profile; "
@@ -183,7 +184,7 @@ def shipped(request: pytest.FixtureRequest) -> Profile:
 def test_disabled_variants_are_not_rendered(shipped: Profile) -> None:
     models = {path.parts[1] for path in rendered_files(shipped)}
     enabled = set(shipped.enabled_variants)
-    assert models == enabled | {chat_name(name) for name in enabled} | {"chat_tokenizer"}
+    assert models == enabled | {chat_name(name) for name in enabled} | {"chat_tokenizer", "chat"}
 
 
 def test_each_config_says_who_made_it(shipped: Profile) -> None:

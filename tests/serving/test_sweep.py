@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.sharing import sharing
+from tests.waiting import wait_until
 from tools.serving.instance import Instance, new_id
 from tools.serving.sweep import VARIABLE, processes_of, sweep
+from tools.wire.process_group import is_resource_tracker
 
 
 @pytest.fixture
@@ -57,3 +60,22 @@ def test_a_sweep_ends_processes_and_removes_files_of_this_instance_alone(
     assert theirs.exists()
     assert not Path(instance.sockets).exists()
     assert sweep(instance, shared_memory) == []
+
+
+def test_what_killed_processes_shared_goes_with_them(instance: Instance) -> None:
+    with sharing({**os.environ, VARIABLE: instance.id}) as engine, sharing() as another:
+        tracker, *others = sorted(processes_of(instance.id), key=is_resource_tracker, reverse=True)
+        assert len(others) == 2
+        assert sorted(sweep(instance)) == sorted(others)
+        assert not engine.memory.exists()
+        assert another.memory.exists()
+        assert not is_resource_tracker(tracker)
+
+
+def test_a_tracker_that_does_not_end_is_killed(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.serving.sweep.TRACKER_S", 0.1)
+    code = "from multiprocessing.resource_tracker import main; import time; time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, VARIABLE: instance.id}) as tracker:
+        wait_until(lambda: is_resource_tracker(tracker.pid))
+        assert sweep(instance) == [tracker.pid]
+        assert tracker.wait() == -9

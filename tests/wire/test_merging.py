@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.strategies import deltas
@@ -26,7 +26,6 @@ def streams(draw: st.DrawFn) -> list[Delta]:
     return parts
 
 
-@settings(max_examples=40)
 @given(streams(), st.data())
 def test_any_partition_merges_to_the_same(stream: list[Delta], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, len(stream) - 1)))) if len(stream) > 1 else []
@@ -36,7 +35,6 @@ def test_any_partition_merges_to_the_same(stream: list[Delta], data: st.DataObje
     assert merged == merge(stream)
 
 
-@settings(max_examples=40)
 @given(streams())
 def test_nothing_is_lost_and_nothing_added(stream: list[Delta]) -> None:
     merged = merge(stream)
@@ -61,7 +59,6 @@ def test_nothing_is_lost_and_nothing_added(stream: list[Delta]) -> None:
     assert merged.num_input_tokens == max(delta.num_input_tokens for delta in stream)
 
 
-@settings(max_examples=40)
 @given(streams())
 def test_merging_leaves_its_arguments_alone(stream: list[Delta]) -> None:
     before = [repr(delta) for delta in stream]

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from tools.wire.launch import ANSWERS_SUFFIX, REASON_SUFFIX, REQUESTS_SUFFIX, EngineLaunch
+from tools.wire.process_group import kill_group
 
 # A pause this long between SIGTERM-like requests and SIGKILL is enough to flush a log line.
 _KILL_WAIT_S = 5.0
@@ -85,8 +86,7 @@ class EngineProcess:
         return True
 
     def _kill_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        kill_group(self.pid)
         # An engine that was killed could not remove its sockets itself.
         for path in self._sockets:
             path.unlink(missing_ok=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -15,6 +13,7 @@ from typing import Self
 from pydantic import BaseModel
 
 from tools.serving.server import last_lines
+from tools.wire.process_group import kill_group
 
 from .errors import BenchmarkError
 from .workload import Tally, Trouble
@@ -97,5 +96,4 @@ class Child:
         self._kill()
 
     def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process.pid)

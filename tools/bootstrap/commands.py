@@ -36,6 +36,8 @@ COMMANDS: Final = (
     Command("quantize", "Make the profile's 4-bit AWQ weights, and measure them.", "tools", "tools.cli.quantize"),
     Command("draft", "Train a head for speculative decoding, or measure one.", "tools", "tools.cli.draft"),
     Command("eval", "Measure how good the rungs' answers are.", "tools", "tools.cli.evaluate"),
+    Command("loadtest", "Load-test a running server, in Locust's web UI or without.", "tools", "tools.cli.loadtest"),
+    Command("report", "Measure what each rung brings, with one load for all.", "everything", "tools.cli.report"),
     Command("bench", "Measure the backend, or what Triton costs.", "everything", "tools.cli.bench"),
     Command("test", "Run linters, type checks and tests.", "everything", "tools.cli.checks"),
     Command("setup", "Prepare both environments now, without starting anything.", "everything", None),

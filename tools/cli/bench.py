@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 from pydantic import BaseModel
@@ -22,6 +21,7 @@ from tools.benchmark.overhead import OverheadSettings, bench_overhead, overhead_
 from tools.benchmark.router import RouterSettings, bench_router, router_figures
 from tools.bootstrap.layout import Layout
 from tools.cli.report_file import write_report_file
+from tools.cli.signals import end_in_order_on
 from tools.serving.errors import ServingError
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
 
@@ -153,23 +153,18 @@ def router_command(
     _print(report, router_figures(report), as_json=as_json, markdown=markdown, out=out)
 
 
-def parse_streams(text: str) -> tuple[int, ...]:
+def parse_streams(text: str, option: str = "--streams") -> tuple[int, ...]:
     """Concurrencies out of "1,16,64". Raises typer.BadParameter."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise typer.BadParameter(
-            f'"{text}" is no list of whole numbers above 0, such as 1,16,64', param_hint="--streams"
-        )
+        raise typer.BadParameter(f'"{text}" is no list of whole numbers above 0, such as 1,16,64', param_hint=option)
     return tuple(dict.fromkeys(map(int, words)))
 
 
 def _measured(measure: Callable[[Report], R]) -> R:
     """The report; errors and signals end the command, after everything that was started has been ended."""
     console = Console(stderr=True, highlight=False)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # Under nohup a hang-up is ignored on purpose.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         with console.status("preparing") as status:
 
@@ -196,7 +191,3 @@ def _print(report: BaseModel, figures: Figures, *, as_json: bool, markdown: bool
         typer.echo(figures.to_markdown(), nl=False)
     else:
         Console(highlight=False).print(*figures.to_rich(), sep="\n")
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Final, NoReturn
 
 import typer
@@ -17,6 +15,8 @@ from rich.text import Text
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.provision import provide
 from tools.bootstrap.layout import Layout
+from tools.cli.signals import end_in_order_on
+from tools.drafting.environment import engine_environment
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
 from tools.spec.profile import Profile
 
@@ -115,19 +115,9 @@ def _prepared(profile: str, layout: Layout) -> Profile:
 
 def _stage(name: str, *arguments: str) -> None:
     """One stage in a process of its own, which says itself why it fails."""
-    environment = {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        **os.environ,
-    }
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # Under nohup a hang-up is ignored on purpose.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     command = [sys.executable, "-m", "tools.drafting", name, *arguments]
-    stage = subprocess.Popen(command, cwd=Layout.of_this_checkout().home, env=environment)
+    stage = subprocess.Popen(command, cwd=Layout.of_this_checkout().home, env=engine_environment())
     try:
         code = stage.wait()
     except KeyboardInterrupt:
@@ -137,10 +127,6 @@ def _stage(name: str, *arguments: str) -> None:
         raise typer.Exit(_INTERRUPTED) from None
     if code != 0:
         raise typer.Exit(code if code > 0 else _FAILED)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _fail(text: str) -> NoReturn:

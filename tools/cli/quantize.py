@@ -6,8 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -23,6 +22,7 @@ from tools.artifacts.quantization.run import Options, Report, quantize
 from tools.artifacts.quantization.texts import DEFAULT_CALIBRATION
 from tools.bootstrap.errors import BootstrapError
 from tools.bootstrap.layout import Layout
+from tools.cli.signals import end_in_order_on
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
 
 _FAILED = 1
@@ -54,7 +54,7 @@ def quantize_command(
     it is kept then, and `./ladder up` refuses it.
     """
     console = Console(stderr=True, highlight=False)
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         loaded, layout = load_profile(profile), Layout.of_this_checkout()
         options = Options(method, calibration, tokens, clip)
@@ -110,7 +110,3 @@ def _print(manifest: Manifest, console: Console) -> None:
     )
     verdict, style = ("passed", "green") if gate.passed else ("FAILED", "red")
     console.print(Text(f"Gate {verdict}: {'; '.join(gate.reasons)}.", style=style), soft_wrap=True)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt

@@ -18,6 +18,5 @@ def write_report_file(path: Path, text: str) -> None:
     try:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
-    except OSError:
+    finally:
         draft.unlink(missing_ok=True)
-        raise

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
@@ -19,13 +18,15 @@ from tools.bootstrap.layout import Layout
 from tools.cli.instances import PortBaseOption
 from tools.cli.loading_display import LoadingDisplay
 from tools.cli.rung_answers import ask_and_print
+from tools.cli.signals import end_in_order_on
 from tools.client.address import Protocol
-from tools.lint.findings import LintInputError
+from tools.lint.findings import LintInputError, LintReport
 from tools.lint.formats import Format, write_report
+from tools.lint.linter import lint_repositories
 from tools.rendering.files import RenderError
 from tools.serving.errors import ServingError
 from tools.serving.loading import Loading
-from tools.serving.preparation import prepare
+from tools.serving.preparation import Prepared, prepare
 from tools.serving.repository import LoadPlan, plan_loading, read_models
 from tools.serving.server import Server, ServerPlan, require_served_paths, require_startable
 from tools.serving.states import READY, states_of
@@ -58,24 +59,32 @@ def up(
     accept_failed_artifacts: Annotated[
         bool, typer.Option("--accept-failed-artifacts", help="Serve also what failed its quality gate.")
     ] = False,
+    accept_lint_errors: Annotated[
+        bool, typer.Option("--accept-lint-errors", help="Serve also repositories in which the lint finds errors.")
+    ] = False,
     question: Annotated[str, typer.Option(help="What every rung is asked; empty to ask nothing.")] = QUESTION,
 ) -> None:
     """Serve the ladder and ask one question on every rung.
 
-    Makes what is missing (artifacts, rendered repositories), starts tritonserver on loopback, loads the models, and
-    stays until Ctrl-C. Exits with 1 when nothing could be loaded, or when the server dies.
+    Makes what is missing (artifacts, rendered repositories), lints what it serves, starts tritonserver on loopback,
+    loads the models, and stays until Ctrl-C. Exits with 1 when the lint finds errors, when nothing could be loaded, or
+    when the server dies.
     """
     console = Console(stderr=True, highlight=False)
-    _end_in_order_on(signal.SIGTERM, signal.SIGHUP)
+    end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         # At the start of the server it would be said as well, but making artifacts comes before that.
         layout = Layout.of_this_checkout()
         require_startable(port_base, layout)
         require_served_paths([layout.home])
         wanted = _wanted(models)
-        repositories = tuple(folder.resolve() for folder in repository or ()) or _prepare(
-            profile, wanted, console, accept_failed_artifacts=accept_failed_artifacts
-        )
+        if repository:
+            repositories = tuple(folder.resolve() for folder in repository)
+            linted, source = lint_repositories(repositories), "--repository"
+        else:
+            prepared = _prepare(profile, wanted, console, accept_failed_artifacts=accept_failed_artifacts)
+            repositories, linted, source = prepared.repositories, prepared.lint, f'profile "{profile}"'
+        _require_clean(linted, source, console, accept_errors=accept_lint_errors)
         plan = plan_loading(read_models(repositories), wanted)
         request = ServerPlan(port_base, "" if repository else profile, repositories, plan.names)
         _serve(request, plan, question, console, detach=detach)
@@ -93,10 +102,8 @@ def _wanted(models: str) -> list[str]:
     return names
 
 
-def _prepare(
-    profile: str, models: Sequence[str], console: Console, *, accept_failed_artifacts: bool
-) -> tuple[Path, ...]:
-    """Repositories of the profile, ready to be served."""
+def _prepare(profile: str, models: Sequence[str], console: Console, *, accept_failed_artifacts: bool) -> Prepared:
+    """Repositories of the profile, made and linted."""
 
     def show(text: str) -> None:
         status.update(Text(text))
@@ -113,11 +120,17 @@ def _prepare(
         )
     for path in prepared.rendered.written:
         console.print(f"  rendered {path}", markup=False)
-    if prepared.lint.findings:
-        console.print(Text(write_report(prepared.lint, Format.TEXT)))
-    if prepared.lint.failed:
-        raise ServingError(f'the repositories of profile "{profile}" have errors (above): mend the profile')
-    return prepared.repositories
+    return prepared
+
+
+def _require_clean(report: LintReport, source: str, console: Console, *, accept_errors: bool) -> None:
+    """Shows what the lint found. Raises ServingError for errors that are not accepted."""
+    if report.findings:
+        console.print(Text(write_report(report, Format.TEXT)), soft_wrap=True)
+    if report.failed and not accept_errors:
+        raise ServingError(
+            f"the repositories of {source} have errors (above): mend them, or serve them with --accept-lint-errors"
+        )
 
 
 def _serve(request: ServerPlan, plan: LoadPlan, question: str, console: Console, *, detach: bool) -> None:
@@ -170,17 +183,6 @@ def _ports(base: int) -> str:
 
 def _port_option(base: int) -> str:
     return "" if base == 8000 else f" --port-base {base}"
-
-
-def _end_in_order_on(*signals: signal.Signals) -> None:
-    for number in signals:
-        # Under nohup a hang-up is ignored on purpose.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _fail(console: Console, text: str) -> NoReturn:

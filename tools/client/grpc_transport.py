@@ -16,7 +16,7 @@ from tools.client.address import Endpoint
 from tools.client.completion import Chunk
 from tools.client.contract import ModelContract, PreparedRequest, TensorValues
 from tools.client.errors import ClientError, StreamTruncatedError, from_grpc_code
-from tools.client.grpc_channel import from_rpc_error, open_async_channel, open_channel
+from tools.client.grpc_channel import Channel, from_rpc_error, open_async_channel, open_channel
 from tools.client.grpc_codec import decode_chunk, decode_tensors, encode_request, encode_tensors
 from tools.client.grpc_waiting import answer_of, responses_of
 from tools.client.request import Target
@@ -29,12 +29,16 @@ _NO_FINAL = "the server closed it without one"
 
 
 class GrpcTransport:
-    """Blocking gRPC. Safe to share between threads."""
+    """Blocking gRPC. Safe to share between threads.
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    `channel` is one that others use too, instead of one of its own.
+    """
+
+    def __init__(self, endpoint: Endpoint, channel: Channel | None = None) -> None:
         self._endpoint = endpoint
-        self._channel = open_channel(endpoint)
+        self._channel = open_channel(endpoint) if channel is None else channel
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._calls: set[Any] = set()
 
     def stream(self, prepared: PreparedRequest) -> Generator[Chunk]:
         """See `Transport.stream`."""
@@ -44,6 +48,7 @@ class GrpcTransport:
             iter((message,)), metadata=_TRUE_CODES, timeout=_client_deadline(prepared.deadline_s)
         )
         final = False
+        self._calls.add(call)
         with closing(responses_of(call)) as responses:
             try:
                 for response, received_at in responses:
@@ -52,6 +57,8 @@ class GrpcTransport:
                     yield chunk
             except grpc.RpcError as error:
                 raise from_rpc_error(error, self._endpoint, target, prepared.deadline_s) from error
+            finally:
+                self._calls.discard(call)
         if not final:
             raise StreamTruncatedError(_NO_FINAL, target)
 
@@ -65,6 +72,11 @@ class GrpcTransport:
         except grpc.RpcError as error:
             raise from_rpc_error(error, self._endpoint, target, deadline_s) from error
         return decode_tensors(response, target)
+
+    def cancel(self) -> None:
+        """From another thread: cancel the streams that run, which end with RequestCancelledError."""
+        for call in list(self._calls):
+            call.cancel()
 
     def close(self) -> None:
         """See `Transport.close`."""

@@ -48,11 +48,14 @@ def decode_chunk(text: str, target: Target, received_at: float) -> Chunk:
 
     Raises:
         ServerFaultError: the event is an error; inside a stream HTTP has no status left to give it.
-        MalformedResponseError: not a JSON object.
+        MalformedResponseError: not a JSON object, or one whose fields have other types than the outputs.
     """
     body = _load(text, target)
-    served_by = Target(body["model_name"], int(body["model_version"])) if body.get("model_version") else None
-    return Chunk.from_outputs(decode_tensors(body), received_at, served_by)
+    try:
+        served_by = Target(body["model_name"], int(body["model_version"])) if body.get("model_version") else None
+        return Chunk.from_outputs(decode_tensors(body), received_at, served_by)
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedResponseError(f"the response {_shortened(text)} cannot be read: {error}", target) from error
 
 
 def decode_tensors(body: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -15,17 +15,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TypeVar, get_args
 
+from pydantic import BaseModel
+
+from tools.drafting.acceptance import AcceptanceSettings
 from tools.drafting.architecture import Target
 from tools.drafting.commands import Work, accept_stage, train_stage
 from tools.drafting.errors import DraftError
-from tools.drafting.generation import WriterSettings, write_conversations
+from tools.drafting.generation import WriterSettings, WritingSettings, write_conversations
 from tools.drafting.training import TrainingSettings
 from tools.drafting.whole_file import cannot_write
 from tools.drafting.writing import write_with_engines
 
 _INTERRUPTED = 130
+
+Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,95 +67,59 @@ def _run(options: argparse.Namespace) -> None:
     # The engines of `generate` run elsewhere, so that they find this package.
     target = Target.read(options.target.resolve())
     if options.stage == "accept":
-        _accept(options, target)
+        accept_stage(target, options.head, _settings(AcceptanceSettings, options), save=options.save, report=_say)
         return
     work = Work(options.work.resolve())
     work.folder.mkdir(parents=True, exist_ok=True)
     if options.stage == "generate":
-        write_with_engines(
-            target.folder,
-            work.folder,
-            tokens=options.tokens,
-            engines=options.engines,
-            seconds=options.seconds,
-            longest=options.longest,
-            at_once=options.at_once,
-            seed=options.seed,
-            prompts=options.prompts,
-            report=_say,
-        )
+        writing = _settings(WritingSettings, options)
+        write_with_engines(target.folder, work.folder, writing, engines=options.engines, report=_say)
     elif options.stage == "write":
-        write_conversations(_writer_settings(options, target, work))
+        share = {"writer": options.writer, "writers": options.writers}
+        made_by = {"target": target.folder, "target_sha256": target.weights_sha256(), "folder": work.data}
+        write_conversations(WriterSettings(**made_by, **share, **dict(_settings(WritingSettings, options))))
     else:
-        train_stage(target, work, options.head, _training_settings(options), _say)
-
-
-def _accept(options: argparse.Namespace, target: Target) -> None:
-    accept_stage(
-        target,
-        options.head,
-        num_speculative_tokens=options.num_speculative_tokens,
-        prompts=options.prompts,
-        max_tokens=options.max_tokens,
-        at_once=options.at_once,
-        save=options.save,
-        report=_say,
-    )
-
-
-def _writer_settings(options: argparse.Namespace, target: Target, work: Work) -> WriterSettings:
-    return WriterSettings(
-        target=target.folder,
-        target_sha256=target.weights_sha256(),
-        folder=work.data,
-        writer=options.writer,
-        writers=options.writers,
-        tokens=options.tokens,
-        seconds=options.seconds,
-        longest=options.longest,
-        at_once=options.at_once,
-        seed=options.seed,
-        prompts=options.prompts,
-    )
-
-
-def _training_settings(options: argparse.Namespace) -> TrainingSettings:
-    given = {name: getattr(options, name) for name in TrainingSettings.model_fields}
-    return TrainingSettings(**{name: value for name, value in given.items() if value is not None})
+        train_stage(target, work, options.head, _settings(TrainingSettings, options), _say)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.drafting", description=__doc__.splitlines()[0])
     stages = parser.add_subparsers(dest="stage", required=True)
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--target", type=Path, required=True, help="folder of the target's checkpoint")
-    kept = argparse.ArgumentParser(add_help=False)
-    kept.add_argument("--work", type=Path, required=True, help="folder for data, checkpoint and loss curve")
-    writing = argparse.ArgumentParser(add_help=False)
-    writing.add_argument("--tokens", type=int, required=True, help="answer tokens, those of earlier runs included")
-    writing.add_argument("--seconds", type=float, default=1e9, help="no new batch after this")
-    writing.add_argument("--longest", type=int, default=512, help="tokens of a conversation, prompt included")
-    writing.add_argument("--at-once", type=int, default=64, help="conversations an engine answers together")
-    writing.add_argument("--seed", type=int, default=0)
-    writing.add_argument("--prompts", type=Path, help="a prompt a line; without it the target writes them")
-    generate = stages.add_parser("generate", parents=[common, kept, writing], help="the target answers prompts")
+    generate = _stage(stages, "generate", "the target answers prompts", WritingSettings)
     generate.add_argument("--engines", type=int, default=1, help="vLLM processes side by side")
-    write = stages.add_parser("write", parents=[common, kept, writing], help="one engine of `generate`")
+    write = _stage(stages, "write", "one engine of `generate`", WritingSettings)
     write.add_argument("--writer", type=int, required=True)
     write.add_argument("--writers", type=int, required=True)
-    train = stages.add_parser("train", parents=[common, kept], help="train on the data and write the head")
-    train.add_argument("--head", type=Path, required=True, help="folder that gets the head")
-    for name, field in TrainingSettings.model_fields.items():
-        kind = type(field.default)
-        train.add_argument(f"--{name.replace('_', '-')}", type=kind, help=f"default {field.default}")
-    accept = stages.add_parser("accept", parents=[common], help="measure acceptance on unseen prompts")
-    accept.add_argument("--head", type=Path, required=True)
-    accept.add_argument("--num-speculative-tokens", type=int, default=3)
-    accept.add_argument("--prompts", type=int, default=200, help="how many unseen prompts")
-    accept.add_argument("--max-tokens", type=int, default=256)
-    accept.add_argument("--at-once", type=int, default=16)
+    train = _stage(stages, "train", "train on the data and write the head", TrainingSettings)
+    accept = _stage(stages, "accept", "measure acceptance on unseen prompts", AcceptanceSettings)
     accept.add_argument("--save", action="store_true", help="write the figures into the head's manifest")
+    for stage in (generate, write, train):
+        stage.add_argument("--work", type=Path, required=True, help="folder for data, checkpoint and loss curve")
+    for stage in (train, accept):
+        stage.add_argument("--head", type=Path, required=True, help="folder of the head")
     return parser
+
+
+def _stage(
+    stages: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str, settings: type[BaseModel]
+) -> argparse.ArgumentParser:
+    """A stage's parser, with an option for each field of its settings."""
+    parser = stages.add_parser(name, help=text)
+    parser.add_argument("--target", type=Path, required=True, help="folder of the target's checkpoint")
+    for field_name, field in settings.model_fields.items():
+        default = "" if field.is_required() or field.default is None else f"default {field.default}"
+        parser.add_argument(
+            f"--{field_name.replace('_', '-')}",
+            type=next(kind for kind in (int, float, Path) if kind in (field.annotation, *get_args(field.annotation))),
+            required=field.is_required(),
+            default=None if field.is_required() else field.default,
+            help="; ".join(filter(None, (field.description, default))),
+        )
+    return parser
+
+
+def _settings(model: type[Settings], options: argparse.Namespace) -> Settings:
+    return model(**{name: getattr(options, name) for name in model.model_fields})
 
 
 def _say(text: str) -> None:

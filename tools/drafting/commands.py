@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.artifacts.manifest import MANIFEST
+from tools.drafting.acceptance import AcceptanceSettings
 from tools.drafting.architecture import Target
 from tools.drafting.conversations import Dataset
 from tools.drafting.errors import DraftError
@@ -63,11 +64,8 @@ def train_stage(target: Target, work: Work, head: Path, settings: TrainingSettin
 def accept_stage(
     target: Target,
     head: Path,
+    settings: AcceptanceSettings,
     *,
-    num_speculative_tokens: int,
-    prompts: int,
-    max_tokens: int,
-    at_once: int,
     save: bool,
     report: Report,
 ) -> HeadManifest:
@@ -76,14 +74,7 @@ def accept_stage(
     from tools.drafting.export import read_unseen_prompts
 
     manifest = check_fits(head, target)
-    acceptance = measure_acceptance(
-        target.folder,
-        head,
-        read_unseen_prompts(head)[:prompts],
-        num_speculative_tokens=num_speculative_tokens,
-        max_tokens=max_tokens,
-        at_once=at_once,
-    )
+    acceptance = measure_acceptance(target.folder, head, read_unseen_prompts(head), settings)
     measured = manifest.model_copy(update={"acceptance": acceptance})
     if save:
         try:

@@ -23,7 +23,6 @@ from tools.drafting.errors import DraftError
 from tools.drafting.whole_file import whole_file
 
 UNSEEN_PERCENT: Final = 3
-_SHARDS: Final = "conversations-*.safetensors"
 
 
 @dataclass(frozen=True)
@@ -96,16 +95,16 @@ class Dataset:
         return [conversation for conversation in self.conversations if conversation.unseen]
 
 
-def shards_in(folder: Path) -> list[Path]:
-    return sorted(folder.glob(_SHARDS))
+def shards_in(folder: Path, writer: int | None = None) -> list[Path]:
+    """In order of their names; with `writer` those that this one wrote."""
+    return sorted(folder.glob(f"conversations-{'*' if writer is None else f'{writer:02d}'}-*.safetensors"))
 
 
 def write_shard(
     folder: Path, writer: int, conversations: Sequence[Conversation], *, target_sha256: str, origin: str
 ) -> Path:
     """A new shard of this writer, whole or not at all; `origin` says where the prompts are from. Raises DraftError."""
-    number = len(list(folder.glob(f"conversations-{writer:02d}-*.safetensors")))
-    file = folder / f"conversations-{writer:02d}-{number:04d}.safetensors"
+    file = folder / f"conversations-{writer:02d}-{len(shards_in(folder, writer)):04d}.safetensors"
     tensors = {
         "tokens": np.concatenate([conversation.tokens for conversation in conversations]),
         "lengths": np.array([len(conversation.tokens) for conversation in conversations], dtype=np.int32),

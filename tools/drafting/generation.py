@@ -11,13 +11,13 @@ import os
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
-from tools.drafting.conversations import Conversation, is_unseen, normalised, write_shard
+from tools.drafting.conversations import Conversation, is_unseen, normalised, shards_in, write_shard
 from tools.drafting.errors import DraftError
 
 SELF_WRITTEN: Final = "user turns written by the target"
@@ -28,12 +28,23 @@ _SENTINEL: Final = "\N{WHITE SQUARE}"
 _TEMPERATURES: Final = (0.0, 0.7)
 
 
-@dataclass(frozen=True)
-class WriterSettings:
-    """One engine's share: it writes shards until it has `tokens` answer tokens or `seconds` have passed.
+class WritingSettings(BaseModel):
+    """How conversations are written, whether by one engine or by several."""
 
-    `writer` of `writers` takes every so many-th prompt of `prompts`; None: the target writes the user's turns itself.
-    `at_once` conversations are answered and written together; `longest` is a conversation's tokens, prompt included.
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tokens: int = Field(description="answer tokens, those of earlier runs included")
+    seconds: float = Field(1e9, description="no new batch after this")
+    longest: int = Field(512, description="tokens of a conversation, prompt included")
+    at_once: int = Field(64, description="conversations that an engine answers and writes together")
+    seed: int = 0
+    prompts: Path | None = Field(None, description="a prompt a line; without it the target writes the user's turns")
+
+
+class WriterSettings(WritingSettings):
+    """One engine's share: it writes shards until it has `tokens` of its own or `seconds` have passed.
+
+    `writer` of `writers` takes every so many-th prompt of `prompts`.
     """
 
     target: Path
@@ -41,12 +52,6 @@ class WriterSettings:
     folder: Path
     writer: int
     writers: int
-    tokens: int
-    seconds: float
-    longest: int
-    at_once: int
-    seed: int
-    prompts: Path | None = None
 
 
 def write_conversations(settings: WriterSettings) -> None:
@@ -81,7 +86,7 @@ class _Shards:
         self._settings = settings
         self._origin = SELF_WRITTEN if settings.prompts is None else settings.prompts.name
         self.tokens = 0
-        self.count = len(list(settings.folder.glob(f"conversations-{settings.writer:02d}-*.safetensors")))
+        self.count = len(shards_in(settings.folder, settings.writer))
 
     def add(self, conversations: Sequence[Conversation]) -> None:
         if not conversations:

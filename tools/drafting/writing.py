@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -11,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from tools.drafting.conversations import answer_tokens_in, shards_in
+from tools.drafting.environment import engine_environment
 from tools.drafting.errors import DraftError
-from tools.drafting.generation import read_prompts
+from tools.drafting.generation import WritingSettings, read_prompts
 from tools.drafting.whole_file import remove_partials_of
 
 _HOME: Final = Path(__file__).resolve().parents[2]
@@ -25,32 +25,26 @@ _GRACE_S: Final = 5.0
 def write_with_engines(
     target: Path,
     work: Path,
+    settings: WritingSettings,
     *,
-    tokens: int,
     engines: int,
-    seconds: float,
-    longest: int,
-    at_once: int,
-    seed: int,
-    prompts: Path | None,
     report: Callable[[str], None],
 ) -> None:
-    """Until the folder `work/data` holds `tokens` answer tokens, from earlier runs too, or `seconds` are over.
+    """Until the folder `work/data` holds all `tokens`, or `seconds` are over.
 
     Raises DraftError when an engine fails, and when nothing came of it. No process outlives this call.
     """
     folder = work / "data"
     folder.mkdir(parents=True, exist_ok=True)
-    if prompts is not None:
-        read_prompts(prompts)
-    missing = tokens - answer_tokens_in(shards_in(folder))
-    if missing <= 0:
-        report(f"the data is there already: {tokens - missing:,} answer tokens")
+    if settings.prompts is not None:
+        read_prompts(settings.prompts)
+    there = answer_tokens_in(shards_in(folder))
+    if there >= settings.tokens:
+        report(f"the data is there already: {there:,} answer tokens")
         return
+    seconds = settings.seconds
     command = [sys.executable, "-m", "tools.drafting", "write", "--target", str(target), "--work", str(work)]
-    command += ["--writers", str(engines), "--tokens", str(-(-missing // engines)), "--seconds", str(seconds)]
-    command += ["--longest", str(longest), "--at-once", str(at_once), "--seed", str(seed)]
-    command += [] if prompts is None else ["--prompts", str(prompts.resolve())]
+    command += ["--writers", str(engines), *_options(settings, tokens=-(-(settings.tokens - there) // engines))]
     writers: list[subprocess.Popen[bytes]] = []
     begun = time.monotonic()
     try:
@@ -62,7 +56,7 @@ def write_with_engines(
                         stdout=log,
                         stderr=None if number == 0 else log,
                         cwd=_HOME,
-                        env=_environment(),
+                        env=engine_environment(),
                     )
                 )
         _watch(writers, folder, work, begun, seconds, report)
@@ -80,6 +74,19 @@ def write_with_engines(
     if not shards:
         raise DraftError(f"no conversation was written in {seconds:.0f} s: give more time, or ask for fewer at once")
     report(f"{answer_tokens_in(shards):,} answer tokens in {len(shards)} shards; this run took {took:.0f} s")
+
+
+def _options(settings: WritingSettings, tokens: int) -> list[str]:
+    """The settings as the stage `write` takes them, with one engine's share of the tokens."""
+    prompts = [] if settings.prompts is None else ["--prompts", str(settings.prompts.resolve())]
+    return [
+        *("--tokens", str(tokens)),
+        *("--seconds", str(settings.seconds)),
+        *("--longest", str(settings.longest)),
+        *("--at-once", str(settings.at_once)),
+        *("--seed", str(settings.seed)),
+        *prompts,
+    ]
 
 
 def _watch(
@@ -114,14 +121,3 @@ def _watch(
 
 def _log(work: Path, number: int) -> Path:
     return work / f"engine-{number:02d}.log"
-
-
-def _environment() -> dict[str, str]:
-    defaults = {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        "VLLM_USE_FLASHINFER_SAMPLER": "0",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-    }
-    return {**defaults, **os.environ}

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from tools.wire.launch import REASON_SUFFIX, EngineLaunch
+from tools.wire.process_group import kill_others
 
 from .adapters.base import Adapter
 from .adapters.mock import MockAdapter
@@ -97,8 +98,10 @@ def _end_with_stub() -> None:
     """Standard input stays open as long as the stub lives; its end takes along vLLM's engine core, a child of ours."""
     while os.read(0, 1):
         pass
+    # At each file that the search for processes reads, a busy main thread would hold it up for a whole interval.
+    sys.setswitchinterval(1e-5)
     if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
+        kill_others(os.getpid())
     os._exit(1)
 
 

@@ -113,10 +113,15 @@ class RungResult(_Record):
     verdict: Verdict | None = None
 
     @property
-    def broken(self) -> list[NotMeasured]:
-        """Suites that broke."""
+    def unmeasured(self) -> list[NotMeasured]:
+        """Suites that were asked for and have no figures."""
         suites = (self.perplexity, self.choice, self.format, self.agreement)
-        return [found for found in suites if isinstance(found, NotMeasured) and found.error]
+        return [found for found in suites if isinstance(found, NotMeasured)]
+
+    @property
+    def broken(self) -> list[NotMeasured]:
+        """Suites that broke, other than those that the rung cannot answer."""
+        return [found for found in self.unmeasured if found.error]
 
 
 class GitState(_Record):

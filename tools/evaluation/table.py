@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -14,6 +15,9 @@ from tools.client.rungs import rung_of
 from .results import Agreement, Choice, Evaluation, Format, NotMeasured, Perplexity, RungResult
 from .verdict import accuracy_difference, perplexity_increase
 
+# "perplexity", "repetition": a column this wide breaks between words, and all of them fit a terminal of 80.
+_LONGEST_WORD: Final = 10
+
 
 def evaluation_view(found: Evaluation) -> Iterator[RenderableType]:
     """The table, and below it what has to be known to read it."""
@@ -23,11 +27,11 @@ def evaluation_view(found: Evaluation) -> Iterator[RenderableType]:
 
 def _table(found: Evaluation) -> Table:
     title = "How good is each rung" + ("" if found.complete else " (partial: not everything was measured)")
-    table = Table(title=title, title_justify="left", show_lines=True)
+    table = Table(title=title, title_justify="left", show_lines=True, pad_edge=False)
     table.add_column("rung", no_wrap=True)
     choice = "multiple choice" if found.settings.mmlu is None else "MMLU"
     for heading in ("perplexity", choice, "format", "agreement", "verdict"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", min_width=_LONGEST_WORD)
     reference = found.rungs[0]
     for result in found.rungs:
         table.add_row(
@@ -100,14 +104,14 @@ def _with_difference(figure: str, difference: float | None, unit: str) -> Text:
 def _absent(found: NotMeasured | None) -> Text:
     if found is None:
         return Text("-", style="dim")
-    # What broke takes a line of its own below the table.
-    return Text("failed", style="red") if found.error else Text(f"not measured: {found.not_measured}", style="dim")
+    # Why takes a line of its own below the table.
+    return Text("failed", style="red") if found.error else Text("not measured", style="dim")
 
 
 def _notes(found: Evaluation) -> Iterator[str]:
     for result in found.rungs:
-        for reason in dict.fromkeys(failed.not_measured for failed in result.broken):
-            yield f"failed: {result.rung}: {reason}"
+        for error, reason in dict.fromkeys((absent.error, absent.not_measured) for absent in result.unmeasured):
+            yield f"{'failed' if error else 'not measured'}: {result.rung}: {reason}"
     reference = found.rungs[0]
     parts = [f'Differences and agreement are against "{found.reference}".']
     if isinstance(reference.perplexity, Perplexity):

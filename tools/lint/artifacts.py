@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -104,6 +105,20 @@ def read_artifact(folder: Path) -> Artifact:
     )
 
 
+def _post_processor(path: Path) -> Any:
+    """That of a tokenizer.json, None without one. Megabytes that all models of a repository share: read once."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return _read_post_processor(path.absolute(), status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=16)
+def _read_post_processor(path: Path, _inode: int, _size: int, _written_ns: int) -> Any:
+    return _json_object(path).get("post_processor")
+
+
 def _json_object(path: Path) -> Mapping[str, Any]:
     text = _read(path)
     try:
@@ -130,7 +145,7 @@ def _adds_bos(folder: Path, tokenizer_config: Mapping[str, Any]) -> bool | None:
         return flag
     bos = tokenizer_config.get("bos_token")
     bos_text = bos.get("content") if isinstance(bos, dict) else bos
-    processor = _json_object(folder / "tokenizer.json").get("post_processor") if bos_text else None
+    processor = _post_processor(folder / "tokenizer.json") if bos_text else None
     if not isinstance(processor, dict):
         return None
     steps = processor.get("processors") if processor.get("type") == "Sequence" else [processor]

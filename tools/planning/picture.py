@@ -34,9 +34,10 @@ def write_png(chart: Chart, path: Path) -> None:
         draw(chart).save(temporary, format="PNG")
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         reason = (error.strerror or str(error)).lower()
         raise PlanningError(f'"{path}" cannot be written: {reason}: name another file with --png') from None
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def draw(chart: Chart) -> Image.Image:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import yaml
 
 from tools.bootstrap.layout import Layout
-from tools.spec.documents import DocumentError, parse_document
+from tools.spec.document import Document, DocumentError
 from tools.spec.release import Condition, Release, ReleaseTarget, Route, Scalar, WeightedTarget, tenths
 from tools.wire import release as wire
 
@@ -32,7 +32,7 @@ FILE_NAME: Final = "release.yaml"
 def parse_release(text: str, source: str) -> Release:
     """The release in `text`; `source` is the file's name for error texts. Raises ReleaseFileError."""
     try:
-        return parse_document(text, source, Release, "release file")
+        return Document(text, source, "release file").check(Release)
     except DocumentError as error:
         raise ReleaseFileError(str(error)) from None
 

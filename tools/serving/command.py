@@ -19,6 +19,8 @@ from tools.wire.launch import RELEASE_STATE
 LOOPBACK = "127.0.0.1"
 # The interpreter engines run on; a user sets it to bring vLLM's CUDA build.
 ENGINE_PYTHON = "LADDER_ENGINE_PYTHON"
+# gRPC metadata that becomes request parameters.
+FORWARDED_HEADERS = "(?i)x-ladder-.*"
 
 
 def server_command(instance: Instance, software: ServerSoftware, backends: Path) -> tuple[str, ...]:
@@ -34,6 +36,8 @@ def server_command(instance: Instance, software: ServerSoftware, backends: Path)
         "--disable-auto-complete-config",
         "--model-control-mode=explicit",
         f"--model-load-thread-count={_loads_at_once()}",
+        # The release router may choose by them. HTTP's generate endpoints forward none, whatever is set.
+        f"--grpc-header-forward-pattern={FORWARDED_HEADERS}",
         # Otherwise health/ready is 400 while any model loads, whatever the others do.
         "--strict-readiness=false",
         f"--http-address={LOOPBACK}",

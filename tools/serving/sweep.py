@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools.serving.instance import Instance
+from tools.wire.process_group import TRACKER_S, is_resource_tracker
 
 VARIABLE = "LADDER_INSTANCE"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's name for it
@@ -44,10 +45,14 @@ def sweep(instance: Instance, shared_memory: Path = SHARED_MEMORY) -> list[int]:
 
 def _kill_all(instance_id: str) -> list[int]:
     killed: dict[int, None] = {}
+    trackers_until = time.monotonic() + TRACKER_S
     for _ in range(_ROUNDS):
         remaining = list(processes_of(instance_id))
         if not remaining:
             break
+        if time.monotonic() < trackers_until:
+            # They remove what the engines share, and end after them.
+            remaining = [pid for pid in remaining if not is_resource_tracker(pid)]
         for pid in remaining:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from .base import nearest
-from .documents import DocumentError, parse_document
+from .document import Document, DocumentError
 from .profile import Profile
 
 DEFAULT_PROFILE: Final = "cpu-smollm2"
@@ -38,7 +38,7 @@ def load_profile(name_or_path: str = DEFAULT_PROFILE) -> Profile:
 def parse_profile(text: str, source: str) -> Profile:
     """Profile in `text`; `source` is the file's name for error texts. Raises ProfileError."""
     try:
-        return parse_document(text, source, Profile, "profile")
+        return Document(text, source, "profile").check(Profile)
     except DocumentError as error:
         raise ProfileError(str(error)) from None
 

@@ -92,8 +92,9 @@ class Condition(SpecModel):
     """What a request must be for a route to take it; all that is given has to hold.
 
     `parameters` are Triton's request parameters, each with a value or a list of which one has to match; values compare
-    as text, so 1 matches "1". `headers` are parameters that tritonserver made of HTTP headers or gRPC metadata; their
-    names compare without regard to case. `user` is the parameter of that name.
+    as text, so 1 matches "1". `headers` are parameters whose names compare without regard to case: tritonserver makes
+    them of gRPC metadata whose names begin with "x-ladder-"; over HTTP, where it forwards none to a model that streams,
+    they are keys of the body. `user` is the parameter of that name.
     """
 
     user: Users | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from tests.client.fakes.triton import (
 def serve_http(triton: FakeTriton) -> Iterator[int]:
     """Serve on a free port of loopback; yields the port."""
     handler = type("Handler", (_Handler,), {"triton": triton})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -41,10 +42,24 @@ def serve_http(triton: FakeTriton) -> Iterator[int]:
         thread.join()
 
 
+class _Server(ThreadingHTTPServer):
+    # Connections that wait to be accepted; five by default, and the others are reset.
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A client that goes away in the middle is what many tests are about.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     triton: FakeTriton
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        self.triton.connections += 1
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -115,6 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
                 case NoFinal():
                     pass
         self.wfile.write(b"0\r\n\r\n")
+        self.close_connection = self.triton.hangs_up
 
     def _see(self, model: FakeModel, version: str, body: dict[str, Any]) -> Seen:
         inputs = {

@@ -140,6 +140,9 @@ class FakeTriton:
         self.ready = True
         # HTTP only: how the body is cut into writes.
         self.write_size: int | None = None
+        # HTTP only: connections made, and whether each is closed after an answer, without a word.
+        self.connections = 0
+        self.hangs_up = False
 
     def index(self) -> list[dict[str, str]]:
         return [

@@ -52,6 +52,13 @@ def test_the_engine_can_do_what_is_asked_of_it(adapter: adapter_module) -> None:
     assert [*inspect.signature(engine.encode).parameters][:4] == ["self", "prompt", "pooling_params", "request_id"]
 
 
+def test_the_platform_says_where_the_weights_are() -> None:
+    import torch
+    from vllm.platforms import current_platform
+
+    assert current_platform.is_cuda_alike() is torch.cuda.is_available()
+
+
 def test_outputs_and_statistics_have_the_fields_that_are_read() -> None:
     from vllm.outputs import CompletionOutput, RequestOutput
     from vllm.v1.metrics.stats import IterationStats, SchedulerStats

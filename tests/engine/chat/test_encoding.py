@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fixtures import tiny_model
@@ -66,7 +66,6 @@ def test_a_text_of_the_clients_gets_one_bos_too(llama2: Chat, text: str) -> None
     assert encoded.token_ids == llama2.tokenizer.encode("Hi")
 
 
-@settings(max_examples=150)
 @given(st.lists(CONTENTS, min_size=1, max_size=5))
 def test_the_text_alone_gives_an_engine_the_same_tokens(chatml: Chat, llama2: Chat, contents: list[str]) -> None:
     for chat in (chatml, llama2):
@@ -77,7 +76,6 @@ def test_the_text_alone_gives_an_engine_the_same_tokens(chatml: Chat, llama2: Ch
         assert encoded.token_ids.count(chat.tokenizer.bos_token_id) == turn_tokens
 
 
-@settings(max_examples=150)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), st.integers(0, 2))
 def test_any_text_gives_an_engine_the_same_tokens(chatml: Chat, llama2: Chat, text: str, leading: int) -> None:
     for chat in (chatml, llama2):

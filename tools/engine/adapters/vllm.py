@@ -20,6 +20,7 @@ from vllm import __version__ as vllm_version
 from vllm import exceptions as vllm_exceptions
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.lora.request import LoRARequest
+from vllm.platforms import current_platform
 from vllm.pooling_params import PoolingParams
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -37,6 +38,7 @@ from ..images import decode_images
 from ..limits import Limits
 from ..lora import LoraTable
 from ..parameters import SAMPLING_RULES, Rule, limit_max_tokens, parse_parameters
+from ..process_memory import ProcessTreeMemory
 from .base import Emit, EngineInfo, Work, cannot_tokenize
 
 log = logging.getLogger(__name__)
@@ -77,6 +79,7 @@ class VllmAdapter:
         self._max_model_len = 0
         self._vocab_size = 0
         self._takes_images = False
+        self._memory: ProcessTreeMemory | None = None
         self._accounting = Accounting()
 
     async def start(self, accounting: Accounting) -> EngineInfo:
@@ -97,6 +100,9 @@ class VllmAdapter:
         self._max_model_len = config.model_config.max_model_len
         self._vocab_size = config.model_config.get_vocab_size()
         self._takes_images = config.model_config.is_multimodal_model
+        if not current_platform.is_cuda_alike():
+            # vLLM's own processes are all there now. On a GPU their resident memory would say nothing.
+            self._memory = ProcessTreeMemory.of_this_process()
         return EngineInfo(
             f"vllm {vllm_version}",
             self._max_model_len,
@@ -231,6 +237,8 @@ class VllmAdapter:
             self._accounting.gauge(f"{prefix}_waiting", waiting + vllm_waiting)
             self._accounting.gauge(f"{prefix}_running", max(0, running - vllm_waiting))
         self._accounting.gauge("vllm:kv_cache_usage_perc", self._stats.kv_cache_usage)
+        if self._memory is not None:
+            self._accounting.gauge("ladder_peak_memory_bytes", self._memory.peak_bytes())
 
     async def stop(self) -> None:
         if self._engine:

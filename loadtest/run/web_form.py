@@ -1,0 +1,44 @@
+"""Locust's web form: what is wrong with it is said in the form, before anything starts."""
+
+from __future__ import annotations
+
+from flask import Response, jsonify, request
+from locust.env import Environment
+
+from loadtest.errors import LoadTestError
+
+from .conductor import Conductor
+
+
+def check_form(environment: Environment, conductor: Conductor) -> None:
+    """Answer the form's "start" with what is wrong, in place of Locust, which would start whatever comes."""
+    web_ui = environment.web_ui
+    assert web_ui is not None
+    assert web_ui.app is not None
+
+    @web_ui.app.before_request
+    def check() -> Response | None:
+        if request.endpoint != "locust.swarm":
+            return None
+        if conductor.running is not None:
+            return _refuse(environment, "a run is on: stop it before you start another")
+        try:
+            conductor.require_crew()
+            conductor.check({**vars(environment.parsed_options), **_form_values()})
+        except LoadTestError as error:
+            return _refuse(environment, str(error))
+        return None
+
+
+def _form_values() -> dict[str, str]:
+    values = dict(request.form.items())
+    if "user_count" in values:
+        values["num_users"] = values.pop("user_count")
+    if not values.get("run_time"):
+        # Locust keeps what the command line said.
+        values.pop("run_time", None)
+    return values
+
+
+def _refuse(environment: Environment, message: str) -> Response:
+    return jsonify({"success": False, "message": message, "host": environment.host})

@@ -1,0 +1,255 @@
+"""The whole running test under Locust, as users start it: both loops, distributed, interrupted, from the form."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.client.fakes.running import running
+from tests.client.fakes.triton import FakeTriton
+from tests.loadtest.run.locust_process import Locust, free_port, locust, result_in, slow_triton
+from tests.waiting import wait_until
+from tools.client.address import Protocol, ServerAddress
+
+pytestmark = pytest.mark.slow
+
+# What the fake models say; an answer of another length than was asked for counts as a failure.
+TWO_TOKENS = ("--output-tokens", "2")
+
+
+@pytest.fixture
+def triton() -> FakeTriton:
+    return slow_triton()
+
+
+@pytest.fixture
+def server(triton: FakeTriton) -> Iterator[ServerAddress]:
+    with running(triton) as address:
+        yield address
+
+
+def http(server: ServerAddress) -> str:
+    return server.endpoint(Protocol.HTTP).url
+
+
+def asked(triton: FakeTriton) -> Counter[str]:
+    """Requests that the models got, the chat template's left out."""
+    return Counter(seen.model for seen in triton.seen if seen.model != "chat_tokenizer")
+
+
+def headless(tmp_path: Path, host: str, *arguments: str, targets: str = "quick,slow") -> tuple[int, Locust]:
+    """A run to its end."""
+    given = (
+        "--headless",
+        "--only-summary",
+        "--host",
+        host,
+        "--targets",
+        targets,
+        "--out",
+        str(tmp_path / "out"),
+        *TWO_TOKENS,
+    )
+    with locust(tmp_path, *given, *arguments) as process:
+        return process.wait(), process
+
+
+def test_users_ask_exactly_so_many_requests_and_all_files_are_written(
+    tmp_path: Path, server: ServerAddress, triton: FakeTriton
+) -> None:
+    code, process = headless(tmp_path, http(server), "-u", "4", "--requests", "50", "--warmup-requests", "6")
+    result = result_in(tmp_path / "out")
+
+    assert code == 0, process.said()
+    assert asked(triton).total() == 50
+    assert result.warmup_requests == 6
+    assert sum(target.requests for target in result.targets) == 44
+    assert [target.served_by.keys() for target in result.targets] == [{"quick:1"}, {"slow:1"}]
+    assert result.partial == ()
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"results.json", "targets.csv", "timeline.csv", "junit.xml", "report.html"} <= names
+    # Locust's own table knows the same requests.
+    assert "generate_stream quick" in process.said()
+
+
+def test_an_open_loop_over_grpc_sends_the_same_requests_for_the_same_seed(
+    tmp_path: Path, server: ServerAddress, triton: FakeTriton
+) -> None:
+    host = server.endpoint(Protocol.GRPC).url
+    given = ("--protocol", "grpc", "--shape", "rate", "--rate", "40", "--requests", "30", "--seed", "5")
+    prompts = []
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        folder.mkdir()
+        code, process = headless(folder, host, *given)
+        assert code == 0, process.said()
+        prompts.append(Counter(seen.inputs["text_input"][0] for seen in triton.seen if seen.model == "quick"))
+        assert asked(triton) == {"quick": 15, "slow": 15}
+        triton.seen.clear()
+
+    assert prompts[0] == prompts[1]
+    assert result_in(tmp_path / "second" / "out").targets[0].protocol == "grpc"
+
+
+def test_a_user_class_on_the_command_line_chooses_the_protocol(
+    tmp_path: Path, server: ServerAddress, triton: FakeTriton
+) -> None:
+    code, process = headless(tmp_path, http(server), "--requests", "6", "GenerateUser")
+
+    assert code == 0, process.said()
+    assert asked(triton).total() == 6
+    assert result_in(tmp_path / "out").targets[0].protocol == "generate"
+
+
+def test_two_user_classes_are_one_too_many(tmp_path: Path, server: ServerAddress) -> None:
+    code, process = headless(tmp_path, http(server), "--requests", "6", "GenerateUser", "GrpcStreamUser")
+
+    assert code == 2
+    assert "GenerateUser, GrpcStreamUser speak different protocols, and a run speaks one" in process.said()
+
+
+def test_a_missed_sla_is_exit_code_1_and_says_what_by_how_much(tmp_path: Path, server: ServerAddress) -> None:
+    code, process = headless(tmp_path, http(server), "--requests", "6", "--sla", "ttft_ms=0.001", targets="quick")
+
+    assert code == 1
+    assert "quick: SLA missed: ttft_ms: " in process.said()
+    assert "ms, the limit is 0.001 ms (missed by " in process.said()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--targets", "quik"), 'did you mean "quick"?'),
+        (("--rate", "fast"), '--rate "fast" is no number'),
+        (("--workload", "nowhere.yaml"), 'no workload file "nowhere.yaml"'),
+        (("--host", "http://127.0.0.1:1"), 'nothing listens at "http://127.0.0.1:1"'),
+        (("--protocol", "grpc"), "is an address of http, but protocol"),
+    ],
+)
+def test_what_cannot_run_is_exit_code_2_and_one_sentence(
+    tmp_path: Path, server: ServerAddress, arguments: tuple[str, ...], message: str
+) -> None:
+    code, process = headless(tmp_path, http(server), "--requests", "6", *arguments)
+
+    assert code == 2
+    assert message in process.said()
+    assert "Traceback" not in process.said()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_keeps_and_marks_what_it_has(tmp_path: Path, number: signal.Signals) -> None:
+    with running(slow_triton(0.3)) as server:
+        given = ("--headless", "--host", http(server), "--targets", "slow", "-u", "2", "-t", "600", *TWO_TOKENS)
+        with locust(tmp_path, *given, "--out", str(tmp_path / "out"), "--stop-timeout", "0") as process:
+            process.wait_for("generate_stream slow")
+            process.send(number)
+            assert process.wait() == 2, process.said()
+    result = result_in(tmp_path / "out")
+
+    assert result.targets[0].requests > 0
+    assert result.targets[0].failures == {}
+    assert result.partial[0].startswith("stopped after ")
+    assert result.partial[0].endswith(" s of 600 s")
+
+
+class Distributed:
+    """A master and two workers."""
+
+    def __init__(self, folder: Path, stack: ExitStack, *arguments: str) -> None:
+        port = str(free_port())
+        bind = ("--master-bind-host", "127.0.0.1", "--master-bind-port", port)
+        given = ("--headless", "--only-summary", "--master", "--expect-workers", "2", "--out", str(folder / "out"))
+        self.master = stack.enter_context(locust(folder, *given, *bind, *TWO_TOKENS, *arguments))
+        connect = ("--worker", "--master-host", "127.0.0.1", "--master-port", port)
+        self.workers = [stack.enter_context(locust(folder, *connect, name=f"worker-{number}")) for number in (1, 2)]
+
+
+def test_two_workers_send_together_exactly_what_was_asked_for(
+    tmp_path: Path, server: ServerAddress, triton: FakeTriton
+) -> None:
+    with ExitStack() as stack:
+        run = Distributed(
+            tmp_path, stack, "--host", http(server), "--targets", "quick,slow", "-u", "5", "--requests", "60"
+        )
+        assert run.master.wait() == 0, run.master.said()
+        assert [worker.wait() for worker in run.workers] == [0, 0]
+    result = result_in(tmp_path / "out")
+
+    assert asked(triton).total() == 60
+    assert sum(target.requests for target in result.targets) == 60
+    assert result.client.workers == 2
+
+
+def test_a_worker_that_is_killed_is_said_and_the_rest_is_kept(
+    tmp_path: Path, server: ServerAddress, triton: FakeTriton
+) -> None:
+    with ExitStack() as stack:
+        run = Distributed(
+            tmp_path,
+            stack,
+            *("--host", http(server), "--targets", "quick", "--shape", "rate", "--rate", "20", "-t", "12"),
+        )
+        run.master.wait_for("quick: ")
+        run.workers[0].send(signal.SIGKILL)
+        assert run.master.wait() == 2, run.master.said()
+        assert run.workers[1].wait() == 0
+    result = result_in(tmp_path / "out")
+
+    assert " was lost after " in run.master.said()
+    assert len(result.partial) == 1
+    assert "was lost after" in result.partial[0]
+    assert 0 < result.targets[0].requests <= asked(triton)["quick"]
+    # The other one took over: something was sent in the last seconds, by when the loss had been noticed.
+    assert result.seconds >= 12
+
+
+def test_the_form_says_what_is_wrong_and_runs_what_is_right(
+    tmp_path: Path, server: ServerAddress, triton: FakeTriton
+) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    web = ("--web-host", "127.0.0.1", "--web-port", str(port))
+    form = {
+        "host": http(server),
+        "user_count": "2",
+        "spawn_rate": "10",
+        "targets": "quik",
+        "requests": "20",
+        "rate": "",
+        "output_tokens": "2",
+    }
+    with locust(tmp_path, *web, "--out", str(tmp_path / "out")) as process:
+        wait_until(lambda: answers(url), 60)
+
+        refused = httpx.post(f"{url}/swarm", data=form).json()
+        assert refused["success"] is False
+        assert 'did you mean "quick"?' in refused["message"]
+        assert (
+            httpx.post(f"{url}/swarm", data={**form, "seed": "x"}).json()["message"] == '--seed "x" is no whole number'
+        )
+
+        for runs in (1, 2):
+            started = httpx.post(f"{url}/swarm", data={**form, "targets": "quick,slow", "protocol": "generate"}).json()
+            assert started["success"] is True, started
+            wait_until(lambda runs=runs: len(list((tmp_path / "out").glob("*/results.json"))) == runs, 60)
+            wait_until(lambda: httpx.get(f"{url}/stats/requests").json()["state"] == "stopped", 60)
+        process.send(signal.SIGINT)
+        assert process.wait() == 0, process.said()
+
+    assert asked(triton).total() == 40
+    results = [result_in(path.parent) for path in (tmp_path / "out").glob("*/results.json")]
+    assert [sum(target.requests for target in result.targets) for result in results] == [20, 20]
+    assert {target.protocol for result in results for target in result.targets} == {"generate"}
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,105 @@
+"""A cell as a headless Locust run in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from loadtest.options import LoadOptions
+from tools.bootstrap.processes import isolated
+from tools.reporting.cells import LOG, RESULTS
+from tools.reporting.errors import ReportError
+from tools.serving.server import last_lines
+
+LOCUSTFILE: Final = "loadtest/locustfile.py"
+_START_S: Final = 60.0
+_END_S: Final = 5.0
+_TAIL_LINES: Final = 20
+_SLA_MISSED: Final = 1
+
+
+class RunLoad(Protocol):
+    """Runs a load test and leaves its files in a folder. Raises ReportError when there are no results."""
+
+    def __call__(self, options: LoadOptions, folder: Path) -> None: ...
+
+
+class LocustRun:
+    """Runs load tests one at a time, with the interpreter that runs this."""
+
+    def __init__(self, home: Path) -> None:
+        """`home` is the repository's root."""
+        self._home = home
+
+    def __call__(self, options: LoadOptions, folder: Path) -> None:
+        # With a round of requests a stream, each may take as long as its deadline.
+        rounds = -(-(options.requests or 1) // options.users)
+        limit_s = _START_S + rounds * options.deadline_s
+        with (folder / LOG).open("wb") as log, self._started(options, folder, log.fileno()) as process:
+            try:
+                code = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                raise ReportError(f"the load test did not end within {limit_s:g} s") from None
+        # A load test that ran, and found failures, says so in its results.
+        if code not in (0, _SLA_MISSED) or not (folder / RESULTS).is_file():
+            raise ReportError(f"the load test ended with code {code}: {_last_words(folder / LOG)}")
+
+    @contextlib.contextmanager
+    def _started(self, options: LoadOptions, folder: Path, log: int) -> Iterator[subprocess.Popen[bytes]]:
+        process = subprocess.Popen(
+            locust_command(options, folder),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=self._home,
+            env=locust_environment(os.environ, self._home),
+            # A Ctrl-C is for the report, which then ends the load test.
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            _end(process)
+
+
+def locust_command(options: LoadOptions, folder: Path) -> list[str]:
+    """The command line of a cell; it says everything, so that a cell can be repeated by hand."""
+    return [
+        *(sys.executable, "-X", "utf8", "-m", "locust", "-f", LOCUSTFILE, "--headless"),
+        *("--host", options.host, "--targets", ",".join(options.targets), "--protocol", options.protocol.value),
+        *("--workload", options.workload, "--sampling", json.dumps(options.sampling)),
+        *("--input-tokens", str(options.input_tokens), "--output-tokens", str(options.output_tokens)),
+        *("--users", str(options.users), "--requests", str(options.requests)),
+        *("--deadline", f"{options.deadline_s:g}", "--seed", str(options.seed), "--out", str(folder)),
+    ]
+
+
+def locust_environment(variables: Mapping[str, str], home: Path) -> dict[str, str]:
+    """`variables` with the repository where Python looks; without Locust's own, which would change the run."""
+    kept = {name: value for name, value in isolated(variables).items() if not name.startswith("LOCUST_")}
+    return kept | {"PYTHONPATH": str(home), "LADDER_HOME": str(home)}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a load test that still runs, with whatever it has started."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _last_words(log: Path) -> str:
+    """The last line it wrote, which is the error's, and where the others are."""
+    lines = [line.strip() for line in last_lines(log, _TAIL_LINES) if line.strip()]
+    return f'{lines[-1]} (in "{log}")' if lines else f'it said nothing in "{log}"'
