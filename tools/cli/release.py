@@ -6,8 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Callable
-from types import FrameType
-from typing import Annotated, Final, NoReturn, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import typer
 from rich.console import Console, Group
@@ -17,6 +16,7 @@ from rich.text import Text
 from tools.bootstrap.layout import Layout
 from tools.cli.connection import PortBaseOption, endpoint_from
 from tools.cli.release_view import ReleaseDisplay, history_view, status_view
+from tools.cli.signals import end_in_order_on
 from tools.client.address import Protocol
 from tools.release.controller import TAKEN_OVER_S, wait_until_in_force
 from tools.release.errors import ReleaseError, ReleaseFileError
@@ -80,7 +80,7 @@ def start_command(
     """
     console = Console(highlight=False)
     site = _checked(lambda: _site(port_base))
-    _end_in_order_on(signal.SIGTERM, signal.SIGHUP)
+    end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     ended = _checked(lambda: _walk(site, target, plan, route, console))
     if ended is None:
         return
@@ -243,14 +243,3 @@ def _checked(do: Callable[[], T]) -> T:
         raise typer.Exit(_FAILED) from None
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
-
-
-def _end_in_order_on(*signals: signal.Signals) -> None:
-    for number in signals:
-        # Under nohup a hang-up is ignored on purpose.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt

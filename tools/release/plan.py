@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import Field, model_validator
 
 from tools.spec.base import PositiveFloat, PositiveInt, SpecModel, failure, nearest
-from tools.spec.documents import DocumentError, parse_document
+from tools.spec.document import Document, DocumentError
 from tools.spec.release import Percent
 
 from .errors import ReleaseError
@@ -119,7 +119,7 @@ def load_plan(name_or_path: str = DEFAULT_PLAN) -> Plan:
 def parse_plan(text: str, source: str) -> Plan:
     """The plan in `text`; `source` is the file's name for error texts. Raises ReleaseError."""
     try:
-        return parse_document(text, source, Plan, "release plan")
+        return Document(text, source, "release plan").check(Plan)
     except DocumentError as error:
         raise ReleaseError(str(error)) from None
 
