@@ -11,7 +11,7 @@ from tools.release.plan import load_plan, parse_plan, shipped_plans
 
 
 def test_the_shipped_plan_walks_to_all_in_five_steps() -> None:
-    assert shipped_plans() == ["canary"]
+    assert shipped_plans() == ["canary", "rehearsal"]
     plan = load_plan()
     assert plan.steps == (1, 5, 25, 50, 100)
     assert plan.takes_all
