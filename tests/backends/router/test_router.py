@@ -397,7 +397,7 @@ def test_a_request_that_waits_for_its_tokens_can_be_cancelled(stage: Stage, bf16
     stage.tokenizer.held = []
     asked = stage.ask()
     asked.cancelled = True
-    assert ended(asked).error.message() == "the client cancelled the request before an engine had it"
+    assert ended(asked).error.message() == "the request was cancelled before an engine had it"
     stage.tokenizer.answer(stage.tokenizer.held[0])
     assert bf16.requests == []
 
@@ -581,3 +581,11 @@ def test_each_sequence_counts_with_its_own_finish_reason(stage: Stage, bf16: Pee
     ended(asked)
     assert stage.metric("ladder_release_finished_total", finished_reason="stop") == 1
     assert stage.metric("ladder_release_finished_total", finished_reason="length") == 1
+
+
+def test_users_are_counted_where_they_are_answered(stage: Stage, bf16: Peer) -> None:
+    stage.release(ALL_TO_BF16 + "  sticky: user\n")
+    for user in ("ann", "bob", "ann", "ann"):
+        stage.ask({"user": user})
+    stage.ask()
+    assert stage.metric("ladder_release_users") == 2
