@@ -589,3 +589,26 @@ def test_users_are_counted_where_they_are_answered(stage: Stage, bf16: Peer) -> 
         stage.ask({"user": user})
     stage.ask()
     assert stage.metric("ladder_release_users") == 2
+
+
+def test_nothing_is_kept_of_what_has_ended(stage: Stage, bf16: Peer, awq: Peer) -> None:
+    stage.release(SHADOWED + "  fallback: [{model: llm_awq, version: 1}]\n")
+    answered, failed, retried, cancelled = (stage.ask(GREEDY, input_ids=[1]) for _ in range(4))
+    keys = [request.key for request in bf16.requests]
+    stage.answer(bf16, "x", key=keys[0])
+    stage.fail(bf16, Failure("INTERNAL", "x"), keys[1])
+    stage.fail(bf16, DIED, keys[2])
+    stage.answer(awq, "x")
+    cancelled.cancelled = True
+    wait_until(lambda: bf16.cancelled)
+    stage.fail(bf16, Failure("CANCELLED", "x"), keys[3])
+    stage.tokenizer.failure = Failure("UNAVAILABLE", "x")
+    untokenized = stage.ask()
+    for sender in (answered, failed, retried, cancelled, untokenized):
+        ended(sender)
+    for copy in [request for request in awq.requests if not request.stream]:
+        stage.answer(awq, "x", key=copy.key)
+    router = stage.router
+    kept = (router._streams, router._waiting, router._attempts, router._shadows._copies)
+    assert [len(table) for table in kept] == [0, 0, 0, 0]
+    assert (bf16.in_flight, awq.in_flight, router.open_streams) == (0, 0, 0)
