@@ -201,17 +201,18 @@ def test_the_table_says_what_was_found_and_what_is_waited_for(world: World) -> N
         assert part in shown
 
 
-def test_without_a_terminal_a_line_is_printed_for_each_change(world: World) -> None:
+def test_without_a_terminal_a_line_is_printed_for_each_change(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), width=300, highlight=False)
     progress = at_step(world)
+    monkeypatch.setattr("tools.cli.release_view.time.monotonic", lambda: 1000.0)
     with ReleaseDisplay(console) as display:
         for note in ("5 s left", "4 s left"):
             display.show(Standing(progress, None, None, note))
         display.show(Standing(paused(progress, world.now, why="lunch"), None, None, ""))
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines() == [
-        '  "llm_awq:1" on route "default", against "llm_bf16:1": step 1 of 2, 25 %; 5 s left',
-        '  "llm_awq:1" on route "default", against "llm_bf16:1": step 1 of 2, 25 %, paused (lunch)',
+        '     0 s  "llm_awq:1" on route "default", against "llm_bf16:1": step 1 of 2, 25 %; 5 s left',
+        '     0 s  "llm_awq:1" on route "default", against "llm_bf16:1": step 1 of 2, 25 %, paused (lunch)',
     ]
 
 

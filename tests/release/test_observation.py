@@ -17,6 +17,8 @@ ladder_release_requests_total{model="llm_awq",version="1",route="default"} 7
 ladder_release_requests_total{model="llm_awq",version="1",route="gold"} 1000
 # TYPE ladder_release_in_flight gauge
 ladder_release_in_flight{model="llm_awq",version="1",route="default"} 2
+# TYPE ladder_release_users gauge
+ladder_release_users{model="llm_awq",version="1",route="default"} 3
 # TYPE ladder_release_weight gauge
 ladder_release_weight{model="llm_bf16",version="1",route="default"} 0.975
 ladder_release_weight{model="llm_awq",version="1",route="default"} 0.025
@@ -61,7 +63,7 @@ def test_a_page_is_read_by_route_and_target() -> None:
     assert found.weights == {"llm_bf16:1": 97.5, "llm_awq:1": 2.5}
     assert found.engines_up == {"llm_awq:1": False, "llm_bf16:1": True}
     assert found.restarts == {"llm_awq:1": 3}
-    assert found.in_flight["llm_awq:1"] == 2
+    assert (found.in_flight["llm_awq:1"], found.users["llm_awq:1"]) == (2, 3)
     assert found.file_broken
     canary = found.of("llm_awq:1")
     assert (canary.requests, canary.answered, canary.streams) == (7, 4, 4)

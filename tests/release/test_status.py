@@ -26,6 +26,7 @@ def look(at: float, canary: int, failed: int = 0) -> Observation:
         counts={STABLE: counts([0.05] * 3 * canary), CANARY: counts([0.3] * canary, failed=failed)},
         weights={STABLE: 75.0, CANARY: 25.0},
         in_flight={CANARY: 3},
+        users={CANARY: 7},
     )
 
 
@@ -52,7 +53,7 @@ def test_rows_have_the_share_that_was_got_with_its_interval() -> None:
     assert canary.share_low is not None
     assert canary.share_high is not None
     assert canary.share_low < 100 * 40 / 130 < canary.share_high
-    assert (canary.failed, canary.error_rate, canary.in_flight) == (10, 25.0, 3)
+    assert (canary.failed, canary.error_rate, canary.in_flight, canary.users) == (10, 25.0, 3, 7)
     assert canary.ttft_p95_ms == pytest.approx(300, rel=0.16)
     assert stable.ttft_p95_ms == pytest.approx(50, rel=0.16)
 

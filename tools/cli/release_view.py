@@ -32,6 +32,7 @@ class ReleaseDisplay:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
+        self._began = time.monotonic()
         self._title = ""
         self._said_at = 0.0
 
@@ -54,7 +55,8 @@ class ReleaseDisplay:
         title = title_of(standing.progress)
         now = time.monotonic()
         if title != self._title or now - self._said_at >= _HEARTBEAT_S:
-            self._console.print(Text(f"  {title}{'; ' + standing.note if standing.note else ''}"), soft_wrap=True)
+            note = f"; {standing.note}" if standing.note else ""
+            self._console.print(Text(f"  {now - self._began:4.0f} s  {title}{note}"), soft_wrap=True)
             self._title, self._said_at = title, now
 
 
@@ -94,11 +96,12 @@ def title_of(progress: Progress) -> str:
 
 
 def targets_table(rows: Sequence[TargetRow]) -> Table:
-    """Weight asked, share got, requests, latencies and errors of each target."""
+    """Weight asked, share got, users, requests, latencies and errors of each target."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("target", no_wrap=True)
     for heading in (
-        "asked\n%", "got %\n(95 %)", "requests", "in\nflight", "TTFT p95\nms", "ITL p95\nms", "errors %\n(95 %)",
+        "asked\n%", "got %\n(95 %)", "users", "requests", "in\nflight", "TTFT\np95 ms", "ITL\np95 ms",
+        "errors %\n(95 %)",
     ):  # fmt: skip
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
@@ -106,6 +109,7 @@ def targets_table(rows: Sequence[TargetRow]) -> Table:
             row.target,
             f"{row.weight:g}",
             _with_interval(row.share, row.share_low, row.share_high),
+            str(row.users),
             str(row.requests),
             str(row.in_flight),
             _number(row.ttft_p95_ms),
@@ -159,7 +163,10 @@ def _rows(look: Observation, progress: Progress) -> list[TargetRow]:
 
 
 def _with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    return "" if value is None else f"{value:.1f} ({low:.1f}-{high:.1f})"
+    if value is None or low is None or high is None:
+        return ""
+    # A tenth of a percent matters at 1 %, and not at 50 %.
+    return f"{value:.1f} ({'-'.join(f'{limit:.{int(limit < 10)}f}' for limit in (low, high))})"
 
 
 def _number(value: float | None) -> str:

@@ -110,13 +110,15 @@ class Counts(_Value):
 class Observation(_Value):
     """One look at the metrics of a route. Targets are MODEL:VERSION.
 
-    `weights` are in percent, as the router has them; `restarts` and `engines_up` are of engines, where they say so.
+    `weights` are in percent, as the router has them; `users` are the different sticky keys of the last 5 minutes.
+    `restarts` and `engines_up` are of engines, where they say so.
     """
 
     at: float
     counts: Mapping[str, Counts] = {}
     weights: Mapping[str, float] = {}
     in_flight: Mapping[str, int] = {}
+    users: Mapping[str, int] = {}
     engines_up: Mapping[str, bool] = {}
     restarts: Mapping[str, int] = {}
     file_broken: bool = False
@@ -152,6 +154,7 @@ def observation_in(page: str, route: str, at: float) -> Observation:
         counts={target: _counts(samples) for target, samples in by_target.items()},
         weights={target: round(_value(samples, names.WEIGHT) * 100, 1) for target, samples in by_target.items()},
         in_flight={target: int(_value(samples, names.IN_FLIGHT)) for target, samples in by_target.items()},
+        users={target: int(_value(samples, names.USERS)) for target, samples in by_target.items()},
         engines_up=up,
         restarts=restarts,
         file_broken=broken,

@@ -20,6 +20,8 @@ _QUANTILE = 0.95
 class TargetRow(BaseModel):
     """One target. Weights, shares and rates are in percent, times in milliseconds; None where nothing was measured.
 
+    `users` are the different sticky keys of the last 5 minutes.
+
     `share_low` to `share_high` and `error_low` to `error_high` are 95 % confidence intervals (Wilson). They hold for
     requests that come independently of each other; where users send many and stick to a target, they are too narrow.
     """
@@ -33,6 +35,7 @@ class TargetRow(BaseModel):
     share_low: float | None = None
     share_high: float | None = None
     in_flight: int = 0
+    users: int = 0
     ttft_p95_ms: float | None = None
     itl_p95_ms: float | None = None
     failed: int = 0
@@ -97,9 +100,7 @@ def rows_of(look: Observation, earlier: Observation | None, weights: Weights) ->
     names = {*weights, *(name for name, counts in look.counts.items() if counts.requests)}
     counts = {name: look.of(name) if earlier is None else window(look, earlier, name) for name in names}
     total = sum(found.requests for found in counts.values())
-    rows = [
-        _row(name, weights.get(name, 0.0), counts[name], total, look.in_flight.get(name, 0)) for name in sorted(names)
-    ]
+    rows = [_row(name, weights.get(name, 0.0), counts[name], total, look) for name in sorted(names)]
     return sorted(rows, key=lambda row: -row.weight)
 
 
@@ -113,7 +114,7 @@ def _note(site: Site, progress: Progress | None, look: Observation) -> str:
     return "; ".join(notes)
 
 
-def _row(name: str, weight: float, counts: Counts, total: int, in_flight: int) -> TargetRow:
+def _row(name: str, weight: float, counts: Counts, total: int, look: Observation) -> TargetRow:
     share, errors = _percent(counts.requests, total), _percent(counts.failed, counts.ended)
     return TargetRow(
         target=name,
@@ -122,7 +123,8 @@ def _row(name: str, weight: float, counts: Counts, total: int, in_flight: int) -
         share=share[0],
         share_low=share[1],
         share_high=share[2],
-        in_flight=in_flight,
+        in_flight=look.in_flight.get(name, 0),
+        users=look.users.get(name, 0),
         ttft_p95_ms=_milliseconds(quantile(counts.ttft, _QUANTILE)),
         itl_p95_ms=_milliseconds(quantile(counts.itl, _QUANTILE)),
         failed=counts.failed,

@@ -5,7 +5,12 @@ Weights and shares are whole numbers of 0.1 %, values are text, and everything h
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+# A weight or share of everything.
+WHOLE: Final = 1000
 
 
 def parameter_text(value: object) -> str:

@@ -20,6 +20,7 @@ LATENCY: Final = tuple(round(0.001 * 10 ** (step / 16), 6) for step in range(81)
 REQUESTS: Final = "ladder_release_requests_total"
 IN_FLIGHT: Final = "ladder_release_in_flight"
 WEIGHT: Final = "ladder_release_weight"
+USERS: Final = "ladder_release_users"
 TTFT: Final = "ladder_release_ttft_seconds"
 ITL: Final = "ladder_release_itl_seconds"
 E2E: Final = "ladder_release_e2e_seconds"
@@ -38,6 +39,7 @@ TARGET_METRICS: Final = (
     Metric(REQUESTS, Kind.COUNTER, "Requests sent to the target; one that falls back counts at each of its targets."),
     Metric(IN_FLIGHT, Kind.GAUGE, "Requests that the target is answering."),
     Metric(WEIGHT, Kind.GAUGE, "Share of the route's requests that the target is to get; 1 means all of them."),
+    Metric(USERS, Kind.GAUGE, "Different values of the sticky key that the target was sent in the last 5 minutes."),
     Metric(TTFT, Kind.HISTOGRAM, "Streamed requests: from the target getting it to its first token (TTFT).", LATENCY),
     Metric(ITL, Kind.STEP_HISTOGRAM, "Streamed requests: time between output steps (ITL).", LATENCY),
     Metric(E2E, Kind.HISTOGRAM, "From the target getting the request to its last token.", SECONDS),

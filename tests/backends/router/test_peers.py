@@ -153,7 +153,8 @@ def test_what_dead_stubs_left_behind_is_passed_over(tmp_path: Path) -> None:
     publish("llm-a-b", "3", os.getpid(), "/sockets/a")
     # Beyond the largest process id that Linux gives.
     publish("llm_dead", "1", 2**22 + 1, "/sockets/b")
-    (tmp_path / "llm_half-1-1.partial").write_text("", encoding="utf-8")
+    for other in ("llm_half-1-1.partial", "llm.endpoint", "llm-one-1.endpoint"):
+        (tmp_path / other).write_text("", encoding="utf-8")
     assert list(endpoints(tmp_path)) == [Endpoint(("llm-a-b", 3), os.getpid(), "/sockets/a")]
 
 

@@ -397,7 +397,7 @@ def test_a_request_that_waits_for_its_tokens_can_be_cancelled(stage: Stage, bf16
     stage.tokenizer.held = []
     asked = stage.ask()
     asked.cancelled = True
-    assert ended(asked).error.message() == "the client cancelled the request before an engine had it"
+    assert ended(asked).error.message() == "the request was cancelled before an engine had it"
     stage.tokenizer.answer(stage.tokenizer.held[0])
     assert bf16.requests == []
 
@@ -581,3 +581,34 @@ def test_each_sequence_counts_with_its_own_finish_reason(stage: Stage, bf16: Pee
     ended(asked)
     assert stage.metric("ladder_release_finished_total", finished_reason="stop") == 1
     assert stage.metric("ladder_release_finished_total", finished_reason="length") == 1
+
+
+def test_users_are_counted_where_they_are_answered(stage: Stage, bf16: Peer) -> None:
+    stage.release(ALL_TO_BF16 + "  sticky: user\n")
+    for user in ("ann", "bob", "ann", "ann"):
+        stage.ask({"user": user})
+    stage.ask()
+    assert stage.metric("ladder_release_users") == 2
+
+
+def test_nothing_is_kept_of_what_has_ended(stage: Stage, bf16: Peer, awq: Peer) -> None:
+    stage.release(SHADOWED + "  fallback: [{model: llm_awq, version: 1}]\n")
+    answered, failed, retried, cancelled = (stage.ask(GREEDY, input_ids=[1]) for _ in range(4))
+    keys = [request.key for request in bf16.requests]
+    stage.answer(bf16, "x", key=keys[0])
+    stage.fail(bf16, Failure("INTERNAL", "x"), keys[1])
+    stage.fail(bf16, DIED, keys[2])
+    stage.answer(awq, "x")
+    cancelled.cancelled = True
+    wait_until(lambda: bf16.cancelled)
+    stage.fail(bf16, Failure("CANCELLED", "x"), keys[3])
+    stage.tokenizer.failure = Failure("UNAVAILABLE", "x")
+    untokenized = stage.ask()
+    for sender in (answered, failed, retried, cancelled, untokenized):
+        ended(sender)
+    for copy in [request for request in awq.requests if not request.stream]:
+        stage.answer(awq, "x", key=copy.key)
+    router = stage.router
+    kept = (router._streams, router._waiting, router._attempts, router._shadows._copies)
+    assert [len(table) for table in kept] == [0, 0, 0, 0]
+    assert (bf16.in_flight, awq.in_flight, router.open_streams) == (0, 0, 0)

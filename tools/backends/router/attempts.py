@@ -26,7 +26,8 @@ class Stream:
     """
 
     __slots__ = (
-        "arrived", "attempt", "cancelled", "copy", "outlet", "parameters", "request", "route", "targets", "tried",
+        "arrived", "attempt", "cancelled", "copy", "outlet", "parameters", "request", "route", "sticky_key",
+        "targets", "tried",
     )  # fmt: skip
 
     def __init__(self, request: Request, outlet: RoutedOutlet, parameters: Mapping[str, Any], arrived: float) -> None:
@@ -36,6 +37,7 @@ class Stream:
         self.parameters = parameters
         self.arrived = arrived
         self.route = ""
+        self.sticky_key = ""
         self.targets: tuple[Target, ...] = ()
         self.tried: set[EnginePeer] = set()
         self.attempt: Attempt | None = None

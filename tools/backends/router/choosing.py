@@ -13,9 +13,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from tools.wire.release import Condition, Release, Route, Shadow, Target
+from tools.wire.release import WHOLE, Condition, Release, Route, Shadow, Target
 
-_ALL = 1000
 # As many bits as leave room for the half that keeps h off 0 and 1 in a double.
 _BITS = 52
 
@@ -50,7 +49,7 @@ def choose(release: Release, facts: Facts, draw: Draw) -> Choice:
     first = pick_sticky(route.targets, key) if key else pick_random(route.targets, draw())
     fallback = tuple(target for target in route.fallback if target.identity != first.identity)
     shadow = route.shadow
-    return Choice(route, (first, *fallback), shadow if shadow and draw() * _ALL < shadow.share else None, key)
+    return Choice(route, (first, *fallback), shadow if shadow and draw() * WHOLE < shadow.share else None, key)
 
 
 def holds(condition: Condition, facts: Facts) -> bool:

@@ -11,12 +11,39 @@ from collections.abc import Iterable
 
 from tools.wire import release_metrics as names
 from tools.wire.messages import FailureReason, Sample
-from tools.wire.release import Release
+from tools.wire.release import WHOLE, Release
 
 from ..metrics import MetricFamilies
 from .peers import Identity
 
 _FAILURE_CODES = {"INVALID_ARG": "invalid", "UNSUPPORTED": "invalid", "NOT_FOUND": "invalid", "CANCELLED": "cancelled"}
+
+
+# How long a user counts, and how many are counted at most, to bound what is kept of them.
+_USER_S = 300.0
+_MOST_USERS = 100_000
+
+
+class Users:
+    """Different keys of the last minutes, the longest unseen first."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, float] = {}
+
+    def saw(self, key: str, now: float) -> None:
+        """A request with this key, at `now` seconds of a steady clock."""
+        # The hash of it takes less room than a long key, and may now and then make two users one.
+        number = hash(key)
+        self._seen.pop(number, None)
+        self._seen[number] = now
+        if len(self._seen) > _MOST_USERS:
+            del self._seen[next(iter(self._seen))]
+
+    def count(self, now: float) -> int:
+        """Those that count at `now`; the others are forgotten."""
+        while self._seen and now - (oldest := next(iter(self._seen.items())))[1] > _USER_S:
+            del self._seen[oldest[0]]
+        return len(self._seen)
 
 
 class Series:
@@ -27,6 +54,7 @@ class Series:
         self.labels = {"model": model, "version": str(version), "route": route}
         self.weight = 0.0
         self.in_flight = 0
+        self.users = Users()
         self.ttft: list[float] = []
         self._counts: Counter[tuple[str, str]] = Counter()
         self._e2e: list[float] = []
@@ -50,10 +78,11 @@ class Series:
         for reason in reasons:
             self._counts[names.FINISHED, reason] += 1
 
-    def take(self) -> list[Sample]:
+    def take(self, now: float) -> list[Sample]:
         """What is new; the gauges are always."""
         samples = [Sample(name, count, label) for (name, label), count in self._counts.items()]
         samples += [Sample(names.IN_FLIGHT, self.in_flight), Sample(names.WEIGHT, self.weight)]
+        samples.append(Sample(names.USERS, self.users.count(now)))
         for name, values in ((names.TTFT, self.ttft), (names.E2E, self._e2e), (names.OUTPUT_TOKENS, self._tokens)):
             if values:
                 samples.append(Sample(name, observations=values))
@@ -90,13 +119,13 @@ class ReleaseMetrics:
             series.weight = 0.0
         for route in release.routes:
             for target in (*route.fallback, *route.targets):
-                self.series(route.name, target.identity).weight = target.weight / 1000
+                self.series(route.name, target.identity).weight = target.weight / WHOLE
             if route.shadow is not None:
                 self.series(route.name, route.shadow.identity)
 
-    def take(self) -> list[tuple[tuple[str, Identity], Series, list[Sample]]]:
-        """What is new, for `write`."""
-        return [(key, series, series.take()) for key, series in self._series.items()]
+    def take(self, now: float) -> list[tuple[tuple[str, Identity], Series, list[Sample]]]:
+        """What is new at `now` seconds of a steady clock, for `write`."""
+        return [(key, series, series.take(now)) for key, series in self._series.items()]
 
     def write(self, taken: list[tuple[tuple[str, Identity], Series, list[Sample]]]) -> None:
         """Tell Triton what was taken."""

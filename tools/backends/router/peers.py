@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import re
 import select
 import threading
 from collections import defaultdict
@@ -24,6 +25,7 @@ from ..link import EngineLink
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
+_ENDPOINT_FILE = re.compile(rf"(.+)-(\d+)-(\d+){re.escape(ENDPOINT_SUFFIX)}")
 # What the engines behind `chat_tokenizer` and `chat` say of themselves.
 _TOKENIZER = "tokenizer"
 
@@ -203,18 +205,19 @@ def _wait_for_any(handles: Iterable[int], seconds: float) -> bool:
 
 
 def endpoints(folder: Path) -> Iterator[Endpoint]:
-    """What the endpoint files in `folder` say. Those that a dead stub left behind are passed over.
+    """What the endpoint files in `folder` say. Those that a dead stub left behind, and other files, are passed over.
 
     Raises OSError when the folder cannot be read.
     """
     for file in folder.iterdir():
-        if file.suffix != ENDPOINT_SUFFIX:
+        named = _ENDPOINT_FILE.fullmatch(file.name)
+        if named is None:
             continue
-        model, version, stub_pid = file.stem.rsplit("-", 2)
         try:
             socket = file.read_text(encoding="utf-8")
         except FileNotFoundError:
             # Removed since the folder was read.
             continue
+        model, version, stub_pid = named.groups()
         if Path(f"/proc/{stub_pid}").exists():
             yield Endpoint((model, int(version)), int(stub_pid), socket)

@@ -169,7 +169,7 @@ class Router:
         request = stream.request
         with self._lock:
             choice = choose(self._release, _facts(stream), self._random.random)
-            stream.route, stream.targets = choice.route.name, choice.targets
+            stream.route, stream.targets, stream.sticky_key = choice.route.name, choice.targets, choice.key
             if request.parameters_source == "request parameters" and stream.parameters:
                 request.parameters = json.dumps(without_own(self._release, stream.parameters))
             failure = _CANCELLED if stream.cancelled else self._begin(stream)
@@ -218,6 +218,8 @@ class Router:
         peer.in_flight += 1
         series.in_flight += 1
         series.count(names.REQUESTS)
+        if stream.sticky_key:
+            series.users.saw(stream.sticky_key, now)
         stream.outlet.serve_by(target.model, target.version)
         # With the lock held, so that no cancellation can overtake it.
         peer.send(Submit([stream.request_at(key, now)]))
@@ -312,11 +314,11 @@ class Router:
 
     def _write_metrics(self) -> None:
         with self._lock:
-            taken = self._metrics.take()
+            taken = self._metrics.take(time.monotonic())
         self._metrics.write(taken)
 
 
-_CANCELLED = Failure("CANCELLED", "the client cancelled the request before an engine had it")
+_CANCELLED = Failure("CANCELLED", "the request was cancelled before an engine had it")
 
 
 def _facts(stream: Stream) -> Facts:
