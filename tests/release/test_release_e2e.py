@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -72,6 +73,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         with Client(running.address.endpoint(Protocol.GRPC)) as client:
             wait_until(lambda: answers(client), "the router has found the stable target's engine")
         yield running
+        files = Site.at(base, layout).folder.path
+    shutil.rmtree(files)
 
 
 @pytest.fixture
