@@ -10,7 +10,7 @@ from typing import Final
 
 from loadtest.errors import LoadTestError
 from loadtest.options import LoadOptions
-from tools.spec.base import nearest
+from tools.spec.base import unknown_name
 from tools.spec.document import Document, DocumentError
 
 from .definition import Definition, Mixture
@@ -80,7 +80,7 @@ def _load(
 def _read(name: str, seen_from: Path) -> Document:
     if "/" not in name and not name.endswith(_YAML):
         if name not in workload_names():
-            raise LoadTestError(_unknown_name(name))
+            raise LoadTestError(unknown_name("workload", name, workload_names(), ".yaml or .jsonl"))
         source = f"{name}.yaml"
         return Document(_shipped().joinpath(source).read_text(encoding="utf-8"), source, "workload")
     path = seen_from / name
@@ -99,16 +99,6 @@ def _read(name: str, seen_from: Path) -> Document:
         raise LoadTestError(str(error)) from None
     except ValueError as error:
         raise LoadTestError(f'workload file "{path}" has no name of a file ({error}): give its path') from None
-
-
-def _unknown_name(name: str) -> str:
-    names = workload_names()
-    guess = nearest(name, names)
-    question = f' did you mean "{guess}"?' if guess else ""
-    return (
-        f'no workload "{name}":{question} shipped workloads are {", ".join(names)}; '
-        "for a file of your own give its path, ending in .yaml or .jsonl"
-    )
 
 
 def _shipped() -> resources.abc.Traversable:

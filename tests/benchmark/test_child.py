@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.fixtures.process_groups import processes_of
 from tools.benchmark.child import Child
 from tools.benchmark.errors import BenchmarkError
 from tools.benchmark.workload import Load, Tally
@@ -21,17 +21,6 @@ TALLY = Tally(seconds=1.0, tokens=2, responses=1, ttft_s=(0.5,))
 
 def child(script: str, folder: Path) -> Child:
     return Child([sys.executable, "-I", "-c", script], folder, os.environ, folder / "child.log")
-
-
-def processes_of(group: int) -> list[int]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            continue
-    return found
 
 
 def test_each_order_gets_its_tally(tmp_path: Path) -> None:

@@ -327,3 +327,15 @@ def test_words_stay_whole_in_a_terminal_of_80_columns(serve: Serve, profile: str
     assert max(map(len, result.stdout.splitlines())) <= 80
     for word in ("perplexity", "repetition", "agreement", "llm_baseline:3", "measured"):
         assert word in result.stdout.partition("Differences")[0]
+
+
+def test_a_link_given_as_out_stays_one(serve: Serve, profile: str, home: Path) -> None:
+    address = serve(llm("llm_bf16"), tokenizer(script=characters))
+    kept, link = home / "kept.json", home / "link.json"
+    kept.touch()
+    link.symlink_to(kept)
+    result = run("--profile", profile, "--suites", "choice", "--limit", "1", "--out", str(link), *at(address))
+
+    assert result.exit_code == 0, result.output
+    assert link.is_symlink()
+    assert json.loads(kept.read_text(encoding="utf-8"))["complete"]

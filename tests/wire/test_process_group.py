@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.fixtures.process_groups import processes_of
 from tests.fixtures.sharing import Sharing, sharing
 from tests.waiting import wait_until
 from tools.wire import process_group
@@ -25,26 +25,15 @@ def shared() -> Iterator[Sharing]:
         yield running
 
 
-def living(group: int) -> list[int]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            continue
-    return found
-
-
 def test_a_killed_group_leaves_no_process_and_no_shared_memory(shared: Sharing) -> None:
     assert shared.memory.exists()
-    assert len(living(shared.first.pid)) == 3
+    assert len(processes_of(shared.first.pid)) == 3
     with sharing() as another:
         kill_group(shared.first.pid)
-        assert living(shared.first.pid) == []
+        assert processes_of(shared.first.pid) == []
         assert not shared.memory.exists()
         assert another.memory.exists()
-        assert len(living(another.first.pid)) == 3
+        assert len(processes_of(another.first.pid)) == 3
 
 
 def test_a_group_whose_first_process_was_killed_is_cleared_up_too(shared: Sharing) -> None:
@@ -52,7 +41,7 @@ def test_a_group_whose_first_process_was_killed_is_cleared_up_too(shared: Sharin
     shared.first.wait()
     assert shared.memory.exists()
     kill_group(shared.first.pid)
-    assert living(shared.first.pid) == []
+    assert processes_of(shared.first.pid) == []
     assert not shared.memory.exists()
 
 

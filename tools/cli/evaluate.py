@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from tools.bootstrap.layout import Layout
 from tools.cli.connection import PortBaseOption, ProtocolOption, UrlOption, endpoint_from, instance_at
+from tools.cli.report_file import write_report_file
 from tools.cli.signals import end_in_order_on
 from tools.client.errors import ClientError
 from tools.evaluation.errors import EvaluationError
@@ -184,12 +184,7 @@ def _record(found: Evaluation, profile: Profile, home: Path, console: Console, *
 def _write(found: Evaluation, *, as_json: bool, out: Path | None) -> None:
     json_text = found.model_dump_json(indent=2) + "\n"
     if out is not None:
-        draft = out.with_name(f".{out.name}.{os.getpid()}")
-        try:
-            draft.write_text(json_text, encoding="utf-8")
-            draft.replace(out)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_report_file(out, json_text)
     if as_json:
         typer.echo(json_text, nl=False)
     else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from tools.bootstrap.whole_file import whole_file
 
 
 def write_report_file(path: Path, text: str) -> None:
@@ -14,9 +15,5 @@ def write_report_file(path: Path, text: str) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         path.write_text(text, encoding="utf-8")
         return
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with whole_file(path) as draft:
         draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

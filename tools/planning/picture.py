@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
 from PIL import Image, ImageDraw, ImageFont
 
+from tools.bootstrap.whole_file import whole_file
 from tools.planning.bars import COLOURS, Bar, Chart
 from tools.planning.errors import PlanningError
 from tools.planning.units import gib
@@ -29,15 +29,12 @@ _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 def write_png(chart: Chart, path: Path) -> None:
     """Draw the chart into `path`, which is replaced as a whole. Raises PlanningError when it cannot be written."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draw(chart).save(temporary, format="PNG")
-        temporary.replace(path)
+        with whole_file(path) as draft:
+            draw(chart).save(draft, format="PNG")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise PlanningError(f'"{path}" cannot be written: {reason}: name another file with --png') from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def draw(chart: Chart) -> Image.Image:

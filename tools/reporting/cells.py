@@ -10,7 +10,6 @@ A folder counts once its cell.json is there, which is written last.
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from loadtest.statistics.results import RunResult, TargetResult
+from tools.bootstrap.whole_file import whole_file
 from tools.client.request import Target
 from tools.reporting.errors import ReportError
 from tools.reporting.fingerprint import CellKey
@@ -100,13 +100,8 @@ class CellStore:
         return folder
 
     def finish(self, cell: PlannedCell, record: CellRecord) -> None:
-        folder = self.folder(cell)
-        draft = folder / f".{_CELL}.{os.getpid()}"
-        try:
+        with whole_file(self.folder(cell) / _CELL) as draft:
             draft.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
-            draft.replace(folder / _CELL)
-        finally:
-            draft.unlink(missing_ok=True)
 
     def result(self, cell: PlannedCell) -> CellResult:
         """The load test's figures of a measured cell. Raises ReportError for a file that is damaged."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
+from tools.bootstrap.whole_file import whole_file
 from tools.reporting.charts import charts
 from tools.reporting.document import document
 from tools.reporting.errors import ReportError
@@ -71,10 +71,6 @@ def latencies_in(report: Report, folder: Path) -> Mapping[tuple[str, int], list[
 
 
 def _write(file: Path, text: str) -> Path:
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
+    with whole_file(file) as draft:
         draft.write_text(text, encoding="utf-8")
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
     return file

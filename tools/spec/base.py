@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -31,6 +31,16 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     candidates = list(known)
     matches = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     return matches[0] if matches else None
+
+
+def unknown_name(kind: str, name: str, shipped: Sequence[str], suffixes: str) -> str:
+    """The error for a name that is none of those shipped: a file of one's own is named by its path."""
+    guess = nearest(name, shipped)
+    question = f' did you mean "{guess}"?' if guess else ""
+    return (
+        f'no {kind} "{name}":{question} shipped {kind}s are {", ".join(shipped)}; '
+        f"for a file of your own give its path, ending in {suffixes}"
+    )
 
 
 def failure(message: str) -> PydanticCustomError:

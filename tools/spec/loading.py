@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from .base import nearest
+from .base import unknown_name
 from .document import Document, DocumentError
 from .profile import Profile
 
@@ -30,7 +30,7 @@ def load_profile(name_or_path: str = DEFAULT_PROFILE) -> Profile:
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         return _load_file(Path(name_or_path))
     if name_or_path not in shipped_profiles():
-        raise ProfileError(_unknown_name(name_or_path))
+        raise ProfileError(unknown_name("profile", name_or_path, shipped_profiles(), ".yaml"))
     source = f"{name_or_path}.yaml"
     return parse_profile(_directory().joinpath(source).read_text(encoding="utf-8"), source)
 
@@ -58,13 +58,3 @@ def _load_file(path: Path) -> Profile:
     except (OSError, UnicodeDecodeError) as error:
         raise ProfileError(f'profile file "{path}" cannot be read: {error}') from None
     return parse_profile(text, str(path))
-
-
-def _unknown_name(name: str) -> str:
-    shipped = shipped_profiles()
-    guess = nearest(name, shipped)
-    question = f' did you mean "{guess}"?' if guess else ""
-    return (
-        f'no profile "{name}":{question} shipped profiles are {", ".join(shipped)}; '
-        "for a file of your own give its path, ending in .yaml"
-    )

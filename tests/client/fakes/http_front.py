@@ -6,12 +6,12 @@ import json
 import select
 import socket
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.client.fakes.loopback import in_thread
 from tests.client.fakes.triton import (
     Break,
     Fail,
@@ -31,15 +31,8 @@ def serve_http(triton: FakeTriton) -> Iterator[int]:
     """Serve on a free port of loopback; yields the port."""
     handler = type("Handler", (_Handler,), {"triton": triton})
     server = _Server(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with in_thread(server) as port:
+        yield port
 
 
 class _Server(ThreadingHTTPServer):

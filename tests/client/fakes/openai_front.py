@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.client.fakes.loopback import in_thread
 
 DONE = "[DONE]"
 
@@ -39,15 +40,8 @@ def usage(prompt: int, completion: int) -> dict[str, Any]:
 def serve_openai(fake: FakeOpenAi) -> Iterator[int]:
     """Serve on a free port of loopback; yields the port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": fake}))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with in_thread(server) as port:
+        yield port
 
 
 class _Handler(BaseHTTPRequestHandler):

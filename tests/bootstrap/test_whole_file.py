@@ -1,0 +1,35 @@
+"""A file is replaced by a whole one, or left as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.bootstrap.whole_file import whole_file
+
+
+def test_what_was_written_takes_the_place(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("old", encoding="utf-8")
+    with whole_file(file) as draft:
+        draft.write_text("new", encoding="utf-8")
+        assert file.read_text(encoding="utf-8") == "old"
+    assert file.read_text(encoding="utf-8") == "new"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("error", [OSError("full"), KeyboardInterrupt()])
+def test_after_an_error_the_old_one_stands_alone(tmp_path: Path, error: BaseException) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("old", encoding="utf-8")
+
+    def interrupted() -> None:
+        with whole_file(file) as draft:
+            draft.write_text("ne", encoding="utf-8")
+            raise error
+
+    with pytest.raises(type(error)):
+        interrupted()
+    assert file.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [file]

@@ -1,0 +1,22 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def whole_file(file: Path) -> Iterator[Path]:
+    """A temporary name beside `file` to write to; what is there at the end takes the place of `file`.
+
+    After an error or an interruption `file` is as it was before, and the temporary name is gone. Raises OSError.
+    """
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        yield draft
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
