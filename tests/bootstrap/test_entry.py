@@ -85,9 +85,9 @@ def test_what_only_looks_at_servers_does_not_install_anything(name: str, fresh: 
     assert not (fresh / ".ladder").exists()
 
 
-def test_setup_takes_no_arguments(fresh: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_setup_takes_no_other_arguments(fresh: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.run(["setup", "now"], Layout(fresh)) == 2
-    assert capsys.readouterr().err == 'ladder: error: "setup" takes no arguments, got "now"\n'
+    assert capsys.readouterr().err == 'ladder: error: "setup" takes nothing but --from-kit DIR, got "now"\n'
 
 
 def test_errors_are_printed_and_give_exit_code_1(fresh: Path) -> None:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tools.evaluation.git_state import git_state
 from tools.evaluation.results import GitState
 
 
 def test_outside_a_checkout(tmp_path: Path) -> None:
     assert git_state(tmp_path) == GitState(commit=None, dirty=False)
+
+
+def test_a_copy_without_its_history_is_what_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LADDER_COMMIT", "3ca8a5a")
+    assert git_state(tmp_path) == GitState(commit="3ca8a5a", dirty=False)
 
 
 def test_a_commit_and_changes_to_it(tmp_path: Path) -> None:

@@ -180,16 +180,9 @@ def test_without_git_or_labels_the_command_is_shorter(tmp_path: Path) -> None:
 
 
 def test_isolated_servers_state_the_locked_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    class Prepared:
-        class lint:  # noqa: N801
-            failed = False
-
     asked = {}
-    monkeypatch.setattr(session, "prepare", lambda *_, models: asked.update(models=models) or Prepared)
+    monkeypatch.setattr(session, "prepare", lambda *_, models: asked.update(models=models))
     found, version = session.isolated(order(tmp_path), Layout.of_this_checkout(), 8700, lambda _: None)([V2])
     assert version.startswith("nvidia-pytriton==")
     assert asked == {"models": ["llm_bf16"]}
     assert callable(found)
-    Prepared.lint.failed = True
-    with pytest.raises(ReportError, match=r'repositories of profile "cpu-smollm2" have errors: \./ladder lint'):
-        session.isolated(order(tmp_path), Layout.of_this_checkout(), None, lambda _: None)([V2])

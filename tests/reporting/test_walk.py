@@ -12,6 +12,7 @@ from loadtest.options import LoadOptions
 from loadtest.statistics.results import TargetResult
 from tests.reporting.planned import FakeLoad, answered, planned
 from tools.client.request import Target
+from tools.reporting import walk as walk_module
 from tools.reporting.cells import CellRecord, CellStore, PlannedCell
 from tools.reporting.errors import ReportError
 from tools.reporting.server_metrics import Drafting, EngineMetrics
@@ -226,3 +227,26 @@ def test_a_load_test_that_cannot_run_is_a_failed_cell(tmp_path: Path) -> None:
 
     walked = walk(tmp_path, Broken(), turns=[[planned("v2", 1)]])
     assert [record.reason for record in walked.records.values()] == ["the load test ended with code 2: no workload"]
+
+
+def test_nothing_is_begun_when_the_budget_is_spent(tmp_path: Path) -> None:
+    rungs = FakeRungs()
+    walked = Walk(CellStore(tmp_path), rungs, FakeLoad(), Told(), budget_s=0.0).walk(TURNS)
+    assert set(states(walked).values()) == {"skipped"}
+    assert {record.reason for record in walked.records.values()} == {"not tried: the time budget of 0 s was spent"}
+    assert rungs.served == []
+
+
+def test_without_time_a_failure_keeps_its_reason_and_a_figure_stays(tmp_path: Path) -> None:
+    walk(tmp_path, FakeLoad(), rungs=FakeRungs(broken="llm_eagle"))
+    walked = Walk(CellStore(tmp_path), FakeRungs(), FakeLoad(), Told(), budget_s=0.0).walk(TURNS)
+    by_name = {cell.name: record for cell, record in walked.records.items()}
+    assert by_name["v2-8-2"].state == "measured"
+    assert by_name["v4-1-1"].reason == "the warm-up request failed: not ready"
+
+
+def test_the_budget_ends_between_two_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = FakeLoad()
+    monkeypatch.setattr(walk_module.time, "monotonic", lambda: float(len(load.asked)))
+    walked = Walk(CellStore(tmp_path), FakeRungs(), load, Told(), budget_s=3.0).walk(TURNS)
+    assert sorted(states(walked).values()) == ["measured"] * 3 + ["skipped"] * 9

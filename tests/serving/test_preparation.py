@@ -10,6 +10,7 @@ from tools.artifacts.errors import ArtifactError
 from tools.artifacts.manifest import Gate, Manifest
 from tools.artifacts.quantization.recipe import Step
 from tools.artifacts.quantization.run import Options
+from tools.bootstrap.environments import ENGINE, Stamp
 from tools.bootstrap.layout import Layout
 from tools.serving import preparation
 from tools.serving.errors import ServingError
@@ -93,12 +94,17 @@ def test_models_that_are_not_asked_for_need_no_artifact(models: tuple[str, ...],
     assert needed_artifacts(load_profile("cpu-smollm2"), models) == paths
 
 
-def test_a_gpu_profile_wants_an_interpreter_with_the_cuda_build() -> None:
+def test_a_gpu_profile_wants_an_interpreter_with_the_cuda_build(layout: Layout) -> None:
     profile = load_profile("h200-llama2-7b")
     with pytest.raises(ServingError, match=r'profile "h200-llama2-7b" is for NVIDIA GPUs.*set LADDER_ENGINE_PYTHON'):
-        check_engine(profile, {})
-    check_engine(profile, {"LADDER_ENGINE_PYTHON": "/cuda/bin/python"})
-    check_engine(load_profile("cpu-smollm2"), {})
+        check_engine(profile, {}, layout)
+    check_engine(profile, {"LADDER_ENGINE_PYTHON": "/cuda/bin/python"}, layout)
+    check_engine(load_profile("cpu-smollm2"), {}, layout)
+    python = layout.environment_python(ENGINE.name)
+    python.parent.mkdir(parents=True)
+    python.touch(mode=0o755)
+    Stamp("", "3.12.3", None, kit="/kit", accelerator="cuda").write(ENGINE, layout)
+    check_engine(profile, {}, layout)
 
 
 def test_missing_awq_weights_are_quantised(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tools.artifacts import dummy, smollm2
 from tools.artifacts.catalogue import check_head, check_obtainable, is_complete
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.maker import follow
@@ -27,8 +28,11 @@ def provide(folder: Path, display_name: str, layout: Layout, report: Callable[[s
 
 def provide_for(profile: Profile, path: str, layout: Layout, report: Callable[[str], None]) -> None:
     """`provide` for one of the profile's artifacts; AWQ weights that are missing are quantised, a draft head must be
-    there. Raises ArtifactError and BootstrapError.
+    there. With dummy weights each is a config.json and a tokenizer. Raises ArtifactError and BootstrapError.
     """
+    if profile.artifacts.dummy_weights:
+        _provide_dummy(profile, path, layout, report)
+        return
     awq, draft = profile.artifacts.awq, profile.artifacts.draft
     if awq is not None and path == awq.path and not is_complete(layout.home / path):
         provide(layout.home / profile.artifacts.bf16.path, profile.model.display_name, layout, report)
@@ -37,6 +41,15 @@ def provide_for(profile: Profile, path: str, layout: Layout, report: Callable[[s
         check_head(layout.home / path)
     else:
         provide(layout.home / path, profile.model.display_name, layout, report)
+
+
+def _provide_dummy(profile: Profile, path: str, layout: Layout, report: Callable[[str], None]) -> None:
+    if dummy.is_made(layout.home / path):
+        return
+    tokenizer = layout.models / smollm2.NAME
+    if not (tokenizer / "tokenizer.json").is_file():
+        provide(tokenizer, smollm2.NAME, layout, report)
+    dummy.make(profile, path, layout.home / path, tokenizer, report)
 
 
 def check_gate(folder: Path) -> None:

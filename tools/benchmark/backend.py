@@ -25,6 +25,7 @@ from .deployment import Report, flood_process, serving
 from .figures import Figures, FigureTable
 from .machine import Machine
 from .repository import vllm_model, write_mock_model
+from .running import RunningInstance
 from .spread import Spread
 from .workload import Load, ServedLoad, Tally
 
@@ -93,7 +94,7 @@ def bench_backend(
     return BackendReport(machine=machine, settings=settings, rows=rows)
 
 
-def _tally(flood: Child, server: Server, model: str, load: Load) -> Tally:
+def _tally(flood: Child, server: Server | RunningInstance, model: str, load: Load) -> Tally:
     order = ServedLoad(
         load=load,
         port=server.address.grpc_port,

@@ -21,6 +21,7 @@ from tools.serving.server import Server, ServerPlan
 
 from .child import Child
 from .errors import BenchmarkError
+from .running import RunningInstance, running_with
 
 # Beside the ports that people give to `up`.
 FIRST_PORT_BASE = 8500
@@ -31,11 +32,19 @@ Report = Callable[[str], None]
 
 
 @contextlib.contextmanager
-def serving(repository: Path, model: str, port_base: int | None, layout: Layout, report: Report) -> Iterator[Server]:
+def serving(
+    repository: Path, model: str, port_base: int | None, layout: Layout, report: Report
+) -> Iterator[Server | RunningInstance]:
     """Serve one model of `repository`; without a port base, on the first free one.
 
-    Raises ServingError when the server cannot be started, BenchmarkError when the model does not load.
+    A server at that port base that holds just this model, configured alike, is used and left running. Raises
+    ServingError when the server cannot be started, BenchmarkError when the model does not load.
     """
+    running = None if port_base is None else running_with(repository, model, port_base, layout)
+    if running is not None:
+        report(f"using the server at port base {port_base}")
+        yield running
+        return
     plan = plan_loading(read_models([repository]), [model])
     base = free_port_base(layout) if port_base is None else port_base
     report("starting tritonserver")

@@ -26,6 +26,7 @@ from tools.client.address import Protocol
 from tools.client.server_info import ServerInfo
 from tools.serving.backend_directory import ServerSoftware
 from tools.serving.command import server_environment
+from tools.serving.preparation import needed_artifacts
 from tools.serving.server import Server
 from tools.spec.profile import Profile
 
@@ -34,6 +35,7 @@ from .deployment import Report, flood_process, serving
 from .figures import Figures, FigureTable
 from .machine import Machine
 from .repository import newest_arguments, vllm_model, write_model
+from .running import RunningInstance
 from .spread import Spread
 from .workload import Load, ServedLoad, Tally
 
@@ -103,8 +105,8 @@ def bench_overhead(
     """
     model = vllm_model(profile, settings.model)
     _, arguments = newest_arguments(profile, model)
-    if arguments.get("load_format") != "dummy":
-        provide_for(profile, str(arguments["model"]), layout, report)
+    for path in needed_artifacts(profile, [model]):
+        provide_for(profile, path, layout, report)
     with tempfile.TemporaryDirectory(prefix="ladder-bench-") as name:
         folder = Path(name)
         write_model(folder / "models", profile, model)
@@ -129,7 +131,7 @@ def bench_overhead(
     )
 
 
-def _bare_process(profile: Profile, model: str, server: Server, layout: Layout, log: Path) -> Child:
+def _bare_process(profile: Profile, model: str, server: Server | RunningInstance, layout: Layout, log: Path) -> Child:
     """The bare engine, started as the stub starts its own: same interpreter, folder and environment."""
     variables = server_environment(server.instance, ServerSoftware.of(layout), layout)
     own = profile.environment_of(profile.enabled_variants[model])
@@ -138,7 +140,7 @@ def _bare_process(profile: Profile, model: str, server: Server, layout: Layout, 
     return Child(command, Path(environment["LADDER_HOME"]), environment, log)
 
 
-def _served(load: Load, server: Server, model: str) -> ServedLoad:
+def _served(load: Load, server: Server | RunningInstance, model: str) -> ServedLoad:
     # One call per request, as ordinary clients make them.
     return ServedLoad(load=load, port=server.address.grpc_port, model=model, connections=load.streams)
 

@@ -39,6 +39,7 @@ COMMANDS: Final = (
     Command("report", "Measure what each rung brings, with one load for all.", "everything", "tools.cli.report"),
     Command("bench", "Measure the backend, or what Triton costs.", "everything", "tools.cli.bench"),
     Command("test", "Run linters, type checks and tests.", "everything", "tools.cli.checks"),
+    Command("kit", "Build an offline kit for a machine without a package index.", "tools", "tools.cli.kit"),
     Command("setup", "Prepare both environments now, without starting anything.", "everything", None),
     Command("doctor", "Check this machine: GPU, CPU, memory, disk, ports, environments.", "nothing", None),
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from tools.bootstrap.commands import COMMANDS, Command
@@ -13,7 +14,7 @@ from tools.bootstrap.environments import ENGINE, ENVIRONMENTS, is_ready, is_usab
 from tools.bootstrap.errors import BootstrapError
 from tools.bootstrap.failures import end_on, flushed
 from tools.bootstrap.layout import Layout
-from tools.bootstrap.preparation import prepare
+from tools.bootstrap.preparation import prepare, prepare_from_kit
 from tools.bootstrap.processes import isolated
 from tools.bootstrap.version import VERSION
 
@@ -74,12 +75,18 @@ def _prepare_for(command: Command, layout: Layout, *, only_help: bool) -> None:
 
 def _setup(arguments: Sequence[str], layout: Layout) -> int:
     if HELP_FLAGS & set(arguments):
-        print("usage: ./ladder setup\n\nPrepares the engine and server environments under .ladder/env. Safe to repeat.")
+        print(
+            "usage: ./ladder setup [--from-kit DIR]\n\nPrepares the engine and server environments under .ladder/env. "
+            "Safe to repeat.\n\n  --from-kit DIR  from an offline kit, where no package index is in reach"
+        )
         return 0
-    if arguments:
-        print(f'ladder: error: "setup" takes no arguments, got "{arguments[0]}"', file=sys.stderr)
+    if len(arguments) == 2 and arguments[0] == "--from-kit":
+        prepare_from_kit(Path(arguments[1]), layout)
+    elif arguments:
+        print(f'ladder: error: "setup" takes nothing but --from-kit DIR, got "{arguments[0]}"', file=sys.stderr)
         return 2
-    prepare(ENVIRONMENTS, layout)
+    else:
+        prepare(ENVIRONMENTS, layout)
     for environment in ENVIRONMENTS:
         state = "ready" if is_ready(environment, layout) else "not ready"
         print(f"{environment.name} environment: {state} ({layout.environment(environment.name)})")

@@ -96,11 +96,17 @@ LLMCOMPRESSOR = Environment(
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a finished environment says of itself. `libpython` is a folder, None where Triton's stub brings its own."""
+    """What a finished environment says of itself.
+
+    `libpython` is a folder, None where Triton's stub brings its own. `kit` is the offline kit it was made from, None
+    for one that pip installed. `accelerator`, "cpu" or "cuda", is what its vLLM was built for.
+    """
 
     lock: str
     python: str
     libpython: str | None
+    kit: str | None = None
+    accelerator: str = "cpu"
 
     @classmethod
     def read(cls, environment: Environment, layout: Layout) -> Stamp | None:
@@ -109,7 +115,13 @@ class Stamp:
             return None
         try:
             fields = json.loads((layout.environment(environment.name) / STAMP).read_text(encoding="utf-8"))
-            return cls(lock=fields["lock"], python=fields["python"], libpython=fields["libpython"])
+            return cls(
+                lock=fields["lock"],
+                python=fields["python"],
+                libpython=fields["libpython"],
+                kit=fields.get("kit"),
+                accelerator=fields.get("accelerator", "cpu"),
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -129,9 +141,9 @@ def lock_hash(environment: Environment, layout: Layout) -> str:
 
 
 def is_ready(environment: Environment, layout: Layout) -> bool:
-    """True when the environment was finished from the lock file as it is now."""
+    """True when the environment was finished from the lock file as it is now, or from an offline kit."""
     stamp = Stamp.read(environment, layout)
-    return stamp is not None and stamp.lock == lock_hash(environment, layout)
+    return stamp is not None and (stamp.kit is not None or stamp.lock == lock_hash(environment, layout))
 
 
 def is_usable(environment: Environment, layout: Layout) -> bool:
@@ -145,8 +157,8 @@ def build(environment: Environment, layout: Layout, runner: Runner, report: Call
     interpreter = environment.choose_interpreter()
     target = layout.environment(environment.name)
     report("removing the old one")
-    _remove(target)
-    _require_disk(environment, layout)
+    remove(target)
+    require_disk(environment, layout)
     layout.logs.mkdir(parents=True, exist_ok=True)
     log = layout.logs / f"install-{environment.name}.log"
     log.write_text(f"{environment.name}: {interpreter.executable} {interpreter.version}\n", encoding="utf-8")
@@ -184,7 +196,7 @@ def _install_torch(pip: Pip, version: str) -> None:
         pip.install(only_there, f"torch {version}, from PyTorch's CPU index")
 
 
-def _remove(target: Path) -> None:
+def remove(target: Path) -> None:
     """Moves the folder aside before deleting it: a deletion cut short leaves nothing that looks like an environment."""
     aside = target.with_name(f".{target.name}.removed")
     shutil.rmtree(aside, ignore_errors=True)
@@ -193,7 +205,8 @@ def _remove(target: Path) -> None:
         shutil.rmtree(aside)
 
 
-def _require_disk(environment: Environment, layout: Layout) -> None:
+def require_disk(environment: Environment, layout: Layout) -> None:
+    """Raises BootstrapError where there is no room for it."""
     layout.environments.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(layout.environments).free / 1e9
     if free < environment.gigabytes:

@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
-from tools.bootstrap.environments import Environment, build, is_ready, lock_file
+from tools.bootstrap.environments import ENVIRONMENTS, Environment, build, is_ready, lock_file
 from tools.bootstrap.errors import BootstrapError
+from tools.bootstrap.kit import Kit, install
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.locking import exclusive, is_held
 from tools.bootstrap.processes import CommandFailedError, InterruptedInstallationError, Runner
@@ -35,6 +37,23 @@ def prepare(wanted: Sequence[Environment], layout: Layout, progress: Progress | 
             return
         _refuse_while_running([environment for environment in missing if environment.serves], layout)
         _build_all(missing, layout, Runner(inherited=descriptors), progress)
+
+
+def prepare_from_kit(folder: Path, layout: Layout) -> None:
+    """Builds both environments from an offline kit, in place of what is there. Raises BootstrapError."""
+    progress = Progress()
+
+    def report(phase: str) -> None:
+        progress.set("offline kit", phase, finished=phase == "ready")
+        progress.draw()
+
+    kit = Kit.read(folder.absolute())
+    with ExitStack() as held:
+        for environment in ENVIRONMENTS:
+            lock = layout.environments / f"{environment.name}.lock"
+            held.enter_context(exclusive(lock, _announce(environment, progress)))
+        _refuse_while_running(ENVIRONMENTS, layout)
+        install(kit, layout, report)
 
 
 class _Build(threading.Thread):

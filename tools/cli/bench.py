@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -14,6 +16,14 @@ from rich.text import Text
 
 from tools.artifacts.errors import ArtifactError
 from tools.benchmark.backend import BackendSettings, backend_figures, bench_backend
+from tools.benchmark.bandwidth import measured_bandwidth
+from tools.benchmark.campaign import (
+    CampaignOrder,
+    LadderCommand,
+    read_campaign,
+    run_campaign,
+    wanted_names,
+)
 from tools.benchmark.deployment import Report
 from tools.benchmark.errors import BenchmarkError
 from tools.benchmark.figures import Figures
@@ -49,10 +59,12 @@ def register(app: typer.Typer) -> None:
 
     @bench.callback()
     def _bench() -> None:
-        """Measure the backend, or what Triton costs."""
+        """Measure the backend, what Triton costs, the memory's bandwidth; or run a whole campaign of measurements."""
 
     bench.command("backend")(backend_command)
     bench.command("overhead")(overhead_command)
+    bench.command("bandwidth")(bandwidth_command)
+    bench.command("campaign")(campaign_command)
     app.add_typer(bench, name="bench")
 
 
@@ -117,6 +129,59 @@ def overhead_command(
     layout = Layout.of_this_checkout()
     report = _measured(lambda say: bench_overhead(load_profile(profile), settings, layout, say, port_base))
     _print(report, overhead_figures(report), as_json=as_json, markdown=markdown, out=out)
+
+
+def bandwidth_command(
+    gib: Annotated[float, typer.Option("--gib", min=0.01, help="Size of the buffer that is read.")] = 8.0,
+    out: OutOption = None,
+) -> None:
+    """Measure how fast the GPU (without one: the CPU) reads its memory: the floor of TPOT at one stream."""
+    console = Console(stderr=True, highlight=False)
+    try:
+        text = measured_bandwidth(gib, Layout.of_this_checkout(), os.environ).model_dump_json(indent=2) + "\n"
+    except BenchmarkError as error:
+        console.print(Text(f"error: {error}", style="red"), soft_wrap=True)
+        raise typer.Exit(_FAILED) from None
+    if out is not None:
+        write_report_file(out, text)
+    typer.echo(text, nl=False)
+
+
+def campaign_command(
+    file: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="YAML: groups of stages, each a command.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the results.")],
+    budget: Annotated[
+        float, typer.Option("--budget", min=1, metavar="SECONDS", help="What does not fit is left for the next run.")
+    ] = 86400.0,
+    only: Annotated[str, typer.Option("--only", metavar="A,B", help="Only these stages.")] = "",
+    again: Annotated[bool, typer.Option("--again", help="Also stages that are done or have failed.")] = False,
+) -> None:
+    """Run a campaign of measurements, each stage with its time budget; asked for again, it goes on.
+
+    Exit code 0: every stage is done. 1: some failed or are left; OUT/stages says why. 130: Ctrl-C.
+    """
+    console = Console(stderr=True, highlight=False)
+    end_in_order_on(signal.SIGTERM, signal.SIGHUP)
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        console.print(Text(f"  {time.monotonic() - started:5.0f} s  {text}"), soft_wrap=True)
+
+    try:
+        campaign = read_campaign(file)
+        order = CampaignOrder(out.absolute(), budget, wanted_names(only.split(",")), again)
+        records = run_campaign(campaign, order, LadderCommand(Layout.of_this_checkout()), say)
+    except BenchmarkError as error:
+        console.print(Text(f"error: {error}", style="red"), soft_wrap=True)
+        raise typer.Exit(_FAILED) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+    done = [record.name for record in records if record.state == "done"]
+    left = [stage.name for stage in campaign.stages if stage.name not in done]
+    console.print(f"{len(done)} of {len(campaign.stages)} stages are done.")
+    if left:
+        console.print(f"Not done: {', '.join(left)}.")
+        raise typer.Exit(_FAILED)
 
 
 def parse_streams(text: str, option: str = "--streams") -> tuple[int, ...]:

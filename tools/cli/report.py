@@ -83,6 +83,10 @@ def report_command(
     isolate: Annotated[
         bool, typer.Option("--isolate", help="Start a server for each rung instead of using the running one.")
     ] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Begin no measurement after this time; 0: write what is there."),
+    ] = None,
     port_base: Annotated[
         int | None,
         typer.Option(
@@ -127,7 +131,7 @@ def report_command(
         settings = settings_from(Settings.of_profile(chosen), given)
         folder = out if out is not None else Layout.of_this_checkout().private / "reports" / chosen.name
         evaluation = read_evaluation(quality) if quality is not None else None
-        order = Order(profile, chosen, settings, parse_labels(rungs), folder, evaluation)
+        order = Order(profile, chosen, settings, parse_labels(rungs), folder, evaluation, budget)
         found = _make(order, port_base, console)
     except (
         ProfileError,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
+from typing import Final
 
 from .results import GitState
 
+COMMIT: Final = "LADDER_COMMIT"
+
 
 def git_state(home: Path) -> GitState:
-    """The checkout at `home`; a commit of None where that is no git checkout, or there is no git."""
-    commit = _git(home, "rev-parse", "HEAD")
+    """The checkout at `home`; a commit of None where that is no git checkout, or there is no git.
+
+    A copy that came over without its history is what LADDER_COMMIT says it is.
+    """
+    commit = _git(home, "rev-parse", "HEAD") or os.environ.get(COMMIT, "")
     changes = _git(home, "status", "--porcelain", "--untracked-files=no")
     return GitState(commit=commit or None, dirty=bool(changes))
 

@@ -83,10 +83,10 @@ _CELL_NAMES: Final = {
     "configuration": "the rung's configuration",
     "artifacts": "artifacts",
 }
+# Without memory_gib: a virtual machine may be given more as it uses it.
 _RUN_NAMES: Final = {
     "cpu": "machine",
     "cores": "machine",
-    "memory_gib": "machine",
     "gpus": "machine",
     "system": "operating system",
     "versions": "versions",

@@ -17,8 +17,9 @@ from tools.client.client import Client
 from tools.client.errors import ClientError
 from tools.client.request import GenerateRequest, Target
 from tools.client.server_info import ServerInfo
+from tools.lint.linter import lint_repositories
 from tools.rendering.files import render
-from tools.rendering.plan import MODEL_REPOSITORY
+from tools.rendering.plan import MODEL_REPOSITORY, REPOSITORIES
 from tools.reporting.errors import ReportError
 from tools.reporting.rungs import RungFacts
 from tools.reporting.server_metrics import EngineMetrics, engine_metrics_at
@@ -113,7 +114,14 @@ class IsolatedServers:
         root = self._layout.private / "report" / f"{target.model}-{target.version}"
         shutil.rmtree(root, ignore_errors=True)
         render(alone(self._profile, target), root)
+        # Each by itself: together the rungs may claim more memory than there is.
+        if lint_repositories([root / repository for repository in REPOSITORIES]).failed:
+            raise ReportError(f'the repositories of "{target}" have errors: ./ladder lint {_relative(root)} shows them')
         return root / MODEL_REPOSITORY
+
+
+def _relative(root: Path) -> str:
+    return " ".join(str(root / repository) for repository in REPOSITORIES)
 
 
 def alone(profile: Profile, target: Target) -> Profile:

@@ -47,6 +47,7 @@ class Order:
         profile_name: as the command line named it.
         labels: of the rungs, empty for all that the profile serves.
         out: the report's folder; one that holds a report, or part of one, is continued.
+        budget_s: no measurement is begun after this time; None for no limit.
     """
 
     profile_name: str
@@ -55,6 +56,7 @@ class Order:
     labels: tuple[str, ...]
     out: Path
     evaluation: Evaluation | None = None
+    budget_s: float | None = None
 
 
 def make_report(order: Order, layout: Layout, serving: Serving, run_load: RunLoad, progress: Progress) -> Report:
@@ -75,7 +77,7 @@ def _make(order: Order, layout: Layout, serving: Serving, run_load: RunLoad, pro
     turns = plan_turns(
         order, rungs, Surroundings.of(machine, git, layout.home, isolated=order.settings.isolated), layout
     )
-    walked = Walk(store, serve, run_load, progress).walk(turns)
+    walked = Walk(store, serve, run_load, progress, order.budget_s).walk(turns)
     report = _report(order, rungs, walked, store, machine, git, started_at, layout)
     write_report(report, order.out)
     return report
@@ -96,11 +98,7 @@ def isolated(order: Order, layout: Layout, port_base: int | None, say: Callable[
 
     def serving(rungs: Sequence[RungFacts]) -> tuple[Serve, str]:
         models = [rung.parsed_target.model for rung in rungs]
-        prepared = prepare(order.profile, layout, say, models=models)
-        if prepared.lint.failed:
-            raise ReportError(
-                f'the repositories of profile "{order.profile_name}" have errors: ./ladder lint shows them'
-            )
+        prepare(order.profile, layout, say, models=models)
         servers = IsolatedServers(order.profile, order.settings.protocol, layout, say, port_base)
         # The version is that of the environment's lock, for no server runs yet.
         return servers, _locked_server(layout)

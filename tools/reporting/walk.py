@@ -54,8 +54,18 @@ class Walked:
 class Walk:
     """Measures what a store lacks."""
 
-    def __init__(self, store: CellStore, serve: Serve, run_load: RunLoad, progress: Progress) -> None:
+    def __init__(
+        self,
+        store: CellStore,
+        serve: Serve,
+        run_load: RunLoad,
+        progress: Progress,
+        budget_s: float | None = None,
+    ) -> None:
+        """No cell is begun when `budget_s` have passed; those that are left out of time keep what is known of them."""
         self._store = store
+        self._ends_at = None if budget_s is None else time.monotonic() + budget_s
+        self._budget_s = budget_s
         self._serve = serve
         self._run_load = run_load
         self._progress = progress
@@ -95,7 +105,7 @@ class Walk:
 
     def _turn(self, left: deque[PlannedCell], walked: Walked) -> None:
         try:
-            if any(_obstacle(cell, walked) is None for cell in left):
+            if not self._out_of_time() and any(_obstacle(cell, walked) is None for cell in left):
                 with self._serve(left[0].target) as rung:
                     rung.warm_up()
                     while left:
@@ -108,12 +118,23 @@ class Walk:
             self._skip(cell, walked)
 
     def _measure_or_skip(self, cell: PlannedCell, rung: ServedRung, walked: Walked) -> None:
-        if _obstacle(cell, walked) is None:
+        if _obstacle(cell, walked) is None and not self._out_of_time():
             self._measure(cell, rung, walked)
         else:
             self._skip(cell, walked)
 
+    def _out_of_time(self) -> bool:
+        return self._ends_at is not None and time.monotonic() >= self._ends_at
+
     def _skip(self, cell: PlannedCell, walked: Walked) -> None:
+        if _obstacle(cell, walked) is None:
+            known = self._store.read(cell)
+            if known is not None and known.state != "measured" and not known.key.differences(cell.key):
+                walked.records[cell] = known
+                return
+            reason = f"not tried: the time budget of {self._budget_s:g} s was spent"
+            self._not_measured(cell, "skipped", reason, walked)
+            return
         reason = f"not tried, because the rung failed at concurrency {_obstacle(cell, walked)}"
         self._not_measured(cell, "skipped", reason, walked)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.artifacts.provision import check_gate, provide_for
+from tools.bootstrap.environments import ENGINE, Stamp
 from tools.bootstrap.layout import Layout
 from tools.lint.findings import LintReport
 from tools.lint.linter import lint_repositories
@@ -42,7 +43,7 @@ def prepare(
     Raises ServingError, ArtifactError (an artifact that failed its gate is one, unless accepted), BootstrapError and
     RenderError.
     """
-    check_engine(profile, os.environ)
+    check_engine(profile, os.environ, layout)
     for path in needed_artifacts(profile, models):
         report(path)
         provide_for(profile, path, layout, lambda phase: report(f"making it: {phase}"))
@@ -56,12 +57,15 @@ def prepare(
     return Prepared(repositories, rendered, lint_repositories(repositories))
 
 
-def check_engine(profile: Profile, variables: Mapping[str, str]) -> None:
+def check_engine(profile: Profile, variables: Mapping[str, str], layout: Layout) -> None:
     """Raises ServingError for a profile that needs a GPU build of vLLM where nobody has named one."""
-    if profile.target.accelerator == "cuda" and not variables.get(ENGINE_PYTHON):
+    stamp = Stamp.read(ENGINE, layout)
+    ours = stamp.accelerator if stamp is not None else "cpu"
+    if profile.target.accelerator == "cuda" and ours != "cuda" and not variables.get(ENGINE_PYTHON):
         raise ServingError(
             f'profile "{profile.name}" is for NVIDIA GPUs, and the engine environment holds vLLM\'s CPU build: set '
-            f"{ENGINE_PYTHON} to an interpreter that has vLLM for CUDA, msgspec and pyzmq, or use docker/compose.yaml"
+            f"{ENGINE_PYTHON} to an interpreter that has vLLM for CUDA, msgspec and pyzmq, use docker/compose.yaml, or "
+            "set up from an offline kit (tools/airgap/README.md)"
         )
 
 

@@ -114,11 +114,17 @@ class DraftHead(SpecModel):
 
 
 class Artifacts(SpecModel):
-    """The directories under the project that hold weights."""
+    """The directories under the project that hold weights.
+
+    With `dummy_weights` they hold none: each gets a config.json out of the profile's sizes and a tokenizer, and engines
+    make weights up (`load_format` "dummy"). How fast a model of that shape is can then be measured without it; what it
+    says is nonsense.
+    """
 
     bf16: Weights
     awq: AwqWeights | None = None
     draft: DraftHead | None = None
+    dummy_weights: bool = False
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from .environment import Environment
 from .limits import Limits, Sla
 from .model import Artifacts, ServedModel, Target
 from .quality import Quality
-from .variants import BaselineVariant, Variant, VllmVariant
+from .variants import BaselineVariant, BaselineVersion, Variant, VllmVariant
 
 VariantName = Annotated[str, Field(pattern=r"^llm_[a-z0-9_]+$")]
 ProfileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
@@ -53,7 +53,7 @@ class Profile(SpecModel):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Profile:
-        problems = [*self._artifact_problems(), *self._variant_problems()]
+        problems = [*self._artifact_problems(), *self._dummy_problems(), *self._variant_problems()]
         if problems:
             raise failure("; ".join(problems))
         return self
@@ -75,6 +75,19 @@ class Profile(SpecModel):
                 f'"artifacts.draft.vocab_size" {draft.vocab_size} is over "model.vocab_size" '
                 f"{self.model.vocab_size}: take a head made for this target"
             )
+
+    def _dummy_problems(self) -> Iterator[str]:
+        dummy = self.artifacts.dummy_weights
+        if dummy and self.model.num_hidden_layers is None:
+            yield '"artifacts.dummy_weights" is true: give "model" its sizes, from "intermediate_size" on'
+        for name, variant in self.variants.items():
+            for number, version in variant.versions.items():
+                written = version.load_format if isinstance(version, BaselineVersion) else version.get("load_format")
+                if (written == "dummy") is not dummy:
+                    yield (
+                        f'"variants.{name}.versions.{number}": "load_format" is {written!r} and '
+                        f'"artifacts.dummy_weights" is {str(dummy).lower()}: weights are made up everywhere or nowhere'
+                    )
 
     def _variant_problems(self) -> Iterator[str]:
         if not self.enabled_variants:

@@ -28,7 +28,7 @@ class BaselineVersion(SpecModel):
     """One version of the transformers baseline; the fields are its model.json, as they stand.
 
     `flash_attention_2` falls back to sdpa where flash-attn is not installed, and the engine says which it took.
-    `batching` generates the requests of one Triton batch together.
+    `batching` generates the requests of one Triton batch together. `load_format` is vLLM's: "dummy" makes weights up.
     """
 
     model: RelativePath
@@ -36,6 +36,7 @@ class BaselineVersion(SpecModel):
     attention: Literal["eager", "sdpa", "flash_attention_2"]
     batching: bool
     max_model_len: PositiveInt
+    load_format: Literal["auto", "dummy"] = "auto"
 
 
 class BaselineVariant(_Variant):

@@ -40,6 +40,7 @@ from ..lora import LoraTable
 from ..parameters import SAMPLING_RULES, Rule, limit_max_tokens, parse_parameters
 from ..process_memory import ProcessTreeMemory
 from .base import Emit, EngineInfo, Work, cannot_tokenize
+from .vllm_worker import PEAK_MEMORY, has_worker_memory, with_worker_memory
 
 log = logging.getLogger(__name__)
 
@@ -80,13 +81,16 @@ class VllmAdapter:
         self._vocab_size = 0
         self._takes_images = False
         self._memory: ProcessTreeMemory | None = None
+        self._memory_task: asyncio.Task[None] | None = None
+        self._worked = False
         self._accounting = Accounting()
 
     async def start(self, accounting: Accounting) -> EngineInfo:
         self._accounting = accounting
         self._stats.accounting = accounting
+        on_gpu = current_platform.is_cuda_alike()
         try:
-            arguments = AsyncEngineArgs(**self._arguments)
+            arguments = AsyncEngineArgs(**(with_worker_memory(self._arguments) if on_gpu else self._arguments))
         except (TypeError, ValueError) as error:
             raise LaunchError(
                 f"model.json: vLLM {vllm_version} does not take these engine arguments: {error}"
@@ -100,7 +104,9 @@ class VllmAdapter:
         self._max_model_len = config.model_config.max_model_len
         self._vocab_size = config.model_config.get_vocab_size()
         self._takes_images = config.model_config.is_multimodal_model
-        if not current_platform.is_cuda_alike():
+        if on_gpu:
+            await self._ask_workers_memory()
+        else:
             # vLLM's own processes are all there now. On a GPU their resident memory would say nothing.
             self._memory = ProcessTreeMemory.of_this_process()
         return EngineInfo(
@@ -239,6 +245,24 @@ class VllmAdapter:
         self._accounting.gauge("vllm:kv_cache_usage_perc", self._stats.kv_cache_usage)
         if self._memory is not None:
             self._accounting.gauge("ladder_peak_memory_bytes", self._memory.peak_bytes())
+        elif running:
+            self._worked = True
+        elif self._worked:
+            # Only an idle engine is asked: no stream waits for the answer.
+            self._worked = False
+            self._memory_task = asyncio.get_running_loop().create_task(self._ask_workers_memory())
+
+    async def _ask_workers_memory(self) -> None:
+        """The workers' GPU memory as the gauge; theirs alone, for this process has none."""
+        assert self._engine is not None
+        if not has_worker_memory(self._arguments):
+            return
+        try:
+            peaks = await self._engine.collective_rpc(PEAK_MEMORY)
+        except (VllmDeadError, EngineGenerateError) as error:
+            log.warning("vLLM's workers did not say how much memory they use: %s", error)
+            return
+        self._accounting.gauge("ladder_peak_memory_bytes", sum(peaks))
 
     async def stop(self) -> None:
         if self._engine:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
 from ..errors import LaunchError
@@ -43,12 +43,7 @@ def load(arguments: BaselineArguments) -> Loaded:
     tokenizer = load_tokenizer(arguments.model)
     attention, why = choose_attention(arguments, device)
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            arguments.model,
-            dtype=getattr(torch, arguments.dtype),
-            attn_implementation=attention,
-            local_files_only=True,
-        )
+        model = _model(arguments, attention, device)
     except (OSError, ValueError, ImportError) as error:
         raise LaunchError(f'the model in "{arguments.model}" cannot be loaded: {error}') from error
     _check_context(arguments, model.config)
@@ -66,6 +61,18 @@ def load(arguments: BaselineArguments) -> Loaded:
         attention=attention + (f" ({why})" if why else ""),
         device=_device_name(device),
     )
+
+
+def _model(arguments: BaselineArguments, attention: AttentionName, device: str) -> Any:
+    dtype = getattr(torch, arguments.dtype)
+    if arguments.load_format == "auto":
+        return AutoModelForCausalLM.from_pretrained(
+            arguments.model, dtype=dtype, attn_implementation=attention, local_files_only=True
+        )
+    config = AutoConfig.from_pretrained(arguments.model, local_files_only=True)
+    # Made where it will be used: 7 billion random numbers take a CPU minutes.
+    with torch.device(device):
+        return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
 
 
 def choose_attention(arguments: BaselineArguments, device: str) -> tuple[AttentionName, str]:

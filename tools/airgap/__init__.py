@@ -1,0 +1,1 @@
+"""Offline kits for machines that reach no package index."""
