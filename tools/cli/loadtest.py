@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from loadtest.errors import LoadTestError
+from loadtest.exit_codes import COULD_NOT_RUN
 from loadtest.launching import LocustPlan, free_web_port, run_locust
 from loadtest.options import Protocol, Shape, SlaLimits
 from loadtest.statistics.sla import from_profile
@@ -27,7 +28,6 @@ from tools.client.rungs import rungs_among
 from tools.client.server_info import ServerInfo
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
 
-_COULD_NOT_RUN: Final = 2
 _INTERRUPTED: Final = 130
 _PROFILE_SLA: Final = "profile"
 _SLOW: Final = "llm_baseline"
@@ -162,14 +162,14 @@ def loadtest(
         code = run_locust(plan, Layout.of_this_checkout().logs, lambda: _announce(console, port))
     except (LoadTestError, ClientError, ProfileError) as error:
         console.print(Text(f"error: {error}", style="red"), soft_wrap=True)
-        raise typer.Exit(_COULD_NOT_RUN) from None
+        raise typer.Exit(COULD_NOT_RUN) from None
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
     if code < 0:
         console.print(
             Text(f"error: Locust was killed by {signal.Signals(-code).name}: there are no results", style="red")
         )
-    raise typer.Exit(code if code >= 0 else _COULD_NOT_RUN)
+    raise typer.Exit(code if code >= 0 else COULD_NOT_RUN)
 
 
 def _targets_to_offer(endpoint: Endpoint, *, headless: bool) -> str:
