@@ -140,7 +140,11 @@ def report_command(
     ) as error:
         _fail(console, str(error))
     except OSError as error:
-        _fail(console, f'"{error.filename}" cannot be written or read: {error.strerror}')
+        _fail(
+            console,
+            f'"{error.filename}" cannot be written or read: {(error.strerror or str(error)).lower()}: free some space, '
+            "mend its rights, or name another folder with --out",
+        )
     if found.unmeasured:
         console.print(f"{len(found.unmeasured)} of {len(found.cells)} cells have no figure; the report says why.")
         raise typer.Exit(1)
