@@ -92,6 +92,8 @@ def _target_row(target: TargetResult) -> dict[str, Any]:
         "requests": target.requests,
         "failures": sum(target.failures.values()),
         "cut": target.cut,
+        "cut_output_tokens": target.cut_output_tokens,
+        "cut_uncounted": target.cut_uncounted,
         "good": target.good,
         "input_tokens": target.input_tokens,
         "output_tokens": target.output_tokens,
