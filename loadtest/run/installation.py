@@ -42,7 +42,7 @@ from .ending import exit_code, print_result, write
 from .exits import Exits, say_error
 from .installed import install_conductor, install_worker
 from .locust_files import LocustFiles
-from .progress import print_progress
+from .progress import print_progress, print_waiting
 from .running import Run
 from .web_form import check_form, require_web_port
 from .worker import Worker
@@ -164,7 +164,11 @@ class _Installation:
         _throw_into_main(SystemExit(COULD_NOT_RUN) if self._conductor.running is None else KeyboardInterrupt())
 
     def _check_now(self) -> None:
-        self._conductor.check(vars(self._options))
+        waiting = gevent.spawn(print_waiting, Console(stderr=True, highlight=False), str(self._options.host or ""))
+        try:
+            self._conductor.check(vars(self._options))
+        finally:
+            waiting.kill()
         if self._options.out:
             require_writable(Path(self._options.out))
 

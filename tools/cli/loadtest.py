@@ -20,9 +20,11 @@ from loadtest.workloads.catalogue import workload_names
 from loadtest.workloads.model_tokenizer import FILE_NAME as TOKENIZER_FILE
 from tools.bootstrap.layout import Layout
 from tools.cli.connection import PortBaseOption, UrlOption, endpoint_from, instance_at
+from tools.cli.patience import said_when_slow
 from tools.cli.signals import end_in_order_on
 from tools.client import address
 from tools.client.address import Endpoint
+from tools.client.control import TIMEOUT_S
 from tools.client.errors import ClientError
 from tools.client.rungs import rungs_among
 from tools.client.server_info import ServerInfo
@@ -129,7 +131,10 @@ def loadtest(
     end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         if targets is None and spoken is not Protocol.OPENAI:
-            targets = _targets_to_offer(endpoint, headless=headless)
+            with said_when_slow(
+                console, f'waiting for "{endpoint.url}" to say what it serves, {TIMEOUT_S:g} s at most'
+            ):
+                targets = _targets_to_offer(endpoint, headless=headless)
         folder = out or _results_folder(headless=headless)
         given = {
             "--host": endpoint.url,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -141,6 +142,19 @@ def test_what_cannot_run_is_exit_code_2_and_one_sentence(
     assert message in process.said()
     assert "Traceback" not in process.said()
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("scheme", ["http", "grpc", "https"])
+def test_a_server_that_answers_nothing_is_waited_for_aloud_and_not_long(tmp_path: Path, scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        host = f"{scheme}://127.0.0.1:{hanging.getsockname()[1]}"
+        protocol = "grpc" if scheme == "grpc" else "generate_stream"
+        code, process = headless(tmp_path, host, "--requests", "6", "--protocol", protocol)
+
+    assert code == 2
+    assert f'waiting for "{host}" to answer, 2 s so far' in process.said()
+    assert "to answer, 6 s so far" not in process.said()
+    assert f'"{host}" takes connections and answers nothing within 5 s: its server hangs' in process.said()
 
 
 def test_a_folder_that_cannot_be_written_is_said_before_anything_is_asked(
