@@ -10,6 +10,7 @@ from typing import Final
 
 from loadtest.errors import LoadTestError
 from tools.client.address import Endpoint
+from tools.client.tls import context
 
 _CONNECT_S: Final = 3.0
 ANSWER_S: Final = 5.0
@@ -49,12 +50,33 @@ def what_speaks(endpoint: Endpoint) -> Speaks:
         return Speaks.GRPC
     if (second or b"").startswith(b"HTTP/1") or (first or b"").startswith(b"HTTP/1"):
         return Speaks.HTTP
-    if begun is second is first is None:
+    if begun is None and second is None and first is None:
         raise LoadTestError(
             f'"{endpoint.url}" takes connections and answers nothing within {ANSWER_S:g} s: its server hangs, or is '
             "overloaded; look at its log, or start it anew"
         )
     return Speaks.NOTHING_KNOWN
+
+
+def require_trusted(endpoint: Endpoint) -> None:
+    """Raises LoadTestError when the certificate at a port with TLS is not one to trust."""
+    try:
+        trusted = context(endpoint.ca_file)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower() if not isinstance(error, ssl.SSLError) else "no certificate"
+        raise LoadTestError(
+            f'--ca-file "{endpoint.ca_file}" cannot be read ({reason}): give the PEM file of the authority'
+        ) from None
+    try:
+        with _connect(endpoint, ANSWER_S) as plain, trusted.wrap_socket(plain, server_hostname=endpoint.host):
+            return
+    except ssl.SSLCertVerificationError as error:
+        raise LoadTestError(
+            f'the certificate of "{endpoint.url}" is not trusted ({error.verify_message}): name the PEM file of the '
+            "authority that signed it with --ca-file, and the host as the certificate does"
+        ) from None
+    except OSError as error:
+        raise LoadTestError(f'"{endpoint.url}" does not finish its TLS handshake ({error}): look at its log') from None
 
 
 def _require_listener(endpoint: Endpoint) -> None:
@@ -83,12 +105,12 @@ def _connect(endpoint: Endpoint, timeout_s: float) -> socket.socket:
 
 def _begins_tls(endpoint: Endpoint) -> bool | None:
     """None when nothing is answered."""
-    context = ssl.create_default_context()
+    unverified = ssl.create_default_context()
     # Whose certificate it is does not matter here; nothing is sent over the connection.
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+    unverified.check_hostname = False
+    unverified.verify_mode = ssl.CERT_NONE
     try:
-        with _connect(endpoint, ANSWER_S) as plain, context.wrap_socket(plain):
+        with _connect(endpoint, ANSWER_S) as plain, unverified.wrap_socket(plain):
             return True
     except TimeoutError:
         return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import ssl
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -87,6 +89,15 @@ def loadtest(
         str | None, typer.Option(metavar="TIME", help="A request without its whole answer by then is a failure.")
     ] = None,
     seed: Annotated[str | None, typer.Option(metavar="N", help="Of the workload and the arrivals.")] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="PEM file of the authority behind an https or grpcs server's certificate.",
+        ),
+    ] = None,
     sla: Annotated[
         str | None,
         typer.Option(
@@ -127,6 +138,7 @@ def loadtest(
     endpoint = endpoint_from(
         url, port_base, address.Protocol.GRPC if spoken is Protocol.GRPC else address.Protocol.HTTP
     )
+    endpoint = replace(endpoint, ca_file=None if ca_file is None else str(ca_file))
     console = Console(stderr=True, highlight=False)
     end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
@@ -155,6 +167,7 @@ def loadtest(
             "--warmup-requests": warmup_requests,
             "--deadline": deadline,
             "--seed": seed,
+            "--ca-file": ca_file,
             "--sla": _sla_text(sla, profile),
             "--out": folder,
         }
@@ -167,6 +180,9 @@ def loadtest(
         code = run_locust(plan, Layout.of_this_checkout().logs, lambda: _announce(console, port))
     except (LoadTestError, ClientError, ProfileError) as error:
         console.print(Text(f"error: {error}", style="red"), soft_wrap=True)
+        raise typer.Exit(COULD_NOT_RUN) from None
+    except ssl.SSLError as error:
+        console.print(Text(f'error: --ca-file "{ca_file}" holds no certificate ({error.reason})', style="red"))
         raise typer.Exit(COULD_NOT_RUN) from None
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None

@@ -18,6 +18,7 @@ from tools.client.grpc_channel import from_rpc_error, open_channel
 from tools.client.grpc_waiting import answer_of
 from tools.client.http_codec import decode_error, model_path
 from tools.client.request import Target
+from tools.client.tls import verification
 
 TIMEOUT_S = 10.0
 _SILENT = f"no answer within {TIMEOUT_S:g} s"
@@ -117,7 +118,9 @@ class HttpControlPlane:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._client = httpx.Client(base_url=endpoint.url, verify=endpoint.tls, trust_env=False, timeout=TIMEOUT_S)
+        self._client = httpx.Client(
+            base_url=endpoint.url, verify=verification(endpoint), trust_env=False, timeout=TIMEOUT_S
+        )
 
     def live(self) -> bool:
         """See `ControlPlane.live`."""
