@@ -181,8 +181,8 @@ def loadtest(
     except (LoadTestError, ClientError, ProfileError) as error:
         console.print(Text(f"error: {error}", style="red"), soft_wrap=True)
         raise typer.Exit(COULD_NOT_RUN) from None
-    except ssl.SSLError as error:
-        console.print(Text(f'error: --ca-file "{ca_file}" holds no certificate ({error.reason})', style="red"))
+    except ssl.SSLError:
+        console.print(Text(f'error: --ca-file "{ca_file}" holds no certificate', style="red"), soft_wrap=True)
         raise typer.Exit(COULD_NOT_RUN) from None
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
