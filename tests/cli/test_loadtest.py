@@ -165,6 +165,14 @@ def test_the_profiles_promise_is_an_sla(app: typer.Typer, runs: Runs) -> None:
     assert runs.value("--sla") == "ttft_ms=500,tpot_ms=50,p99_e2e_s=4,min_qps=20,max_failures_percent=0"
 
 
+def test_an_empty_sla_is_none_that_could_be_kept(app: typer.Typer, runs: Runs) -> None:
+    result = run(app, *URL, "--sla", " ")
+
+    assert result.exit_code == 2
+    assert "--sla is empty: give limits" in result.output
+    assert runs.plans == []
+
+
 def test_grpc_goes_to_the_grpc_port(app: typer.Typer, runs: Runs) -> None:
     run(app, "--port-base", "8300", "--targets", "a", "--protocol", "grpc")
 

@@ -219,7 +219,10 @@ def _results_folder(*, headless: bool) -> Path:
 
 
 def _sla_text(sla: str | None, profile: str) -> str | None:
-    """The form that Locust's command line takes. Raises ProfileError."""
+    """The form that Locust's command line takes. Raises ProfileError, LoadTestError."""
+    if sla is not None and not sla.strip():
+        # A variable of CI that is not set must not keep every promise.
+        raise LoadTestError("--sla is empty: give limits, such as ttft_ms=500,min_qps=20, or leave it out")
     if sla != _PROFILE_SLA:
         return sla
     limits: SlaLimits = from_profile(load_profile(profile).sla)
