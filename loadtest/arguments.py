@@ -69,6 +69,7 @@ _ARGUMENTS: Final = (
     _Argument("warmup_requests", "warmup_requests"),
     _Argument("deadline", "deadline_s", span=True),
     _Argument("seed", "seed"),
+    _Argument("ca_file", "ca_file"),
 )
 _OPTION_OF_FIELD: Final = {argument.field: argument.option for argument in _ARGUMENTS}
 
@@ -113,6 +114,7 @@ def add_arguments(parser: LocustArgumentParser, command_line: Sequence[str]) -> 
     add("--warmup-requests", "So many requests of the run are not counted", "N")
     add("--deadline", "A request without its whole answer after that is a failure", "TIME", default="120")
     add("--seed", "Of the workload and the arrivals", "N", default="0")
+    add("--ca-file", "PEM file of the authority behind an https or grpcs server's certificate", "FILE")
     add("--sla", "Limits to keep, such as ttft_ms=500,tpot_ms=50,p99_e2e_s=4,min_qps=20", "LIMITS")
     add("--out", "Folder for the results", "DIR", include_in_web_ui=False)
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.processes import isolated
+from tools.wire.parent_death import dying_with_this_process
 
 from .errors import LoadTestError
+from .exit_codes import COULD_NOT_RUN
 
 _LOCUSTFILE: Final = Path(__file__).resolve().with_name("locustfile.py")
-_PR_SET_PDEATHSIG: Final = 1
 _POLL_S: Final = 0.1
 _CONNECT_S: Final = 60
 # How much longer than its stop timeout Locust may take to hand over its results.
@@ -56,7 +56,8 @@ def run_locust(plan: LocustPlan, logs: Path, web_ui_is_up: Callable[[], None]) -
     A KeyboardInterrupt stops it in order, so that it hands over its results; a second one cuts the requests that still
     run, a third kills it. However this ends, it leaves no process. Workers write to files in `logs`.
 
-    Raises LoadTestError when a worker ends before the run does and nobody is left to generate the load.
+    Raises LoadTestError when nobody is left to generate the load, and for a run that was not whole because a worker
+    ended before it did; the text has what that worker wrote last.
     """
     processes = _Processes(plan, logs)
     try:
@@ -136,6 +137,7 @@ class _Processes:
                     time.sleep(_POLL_S)
             except KeyboardInterrupt:
                 return self._stop(self._main)
+            self._require_whole(self._main.returncode)
             return self._main.returncode
 
     def kill(self) -> None:
@@ -169,8 +171,18 @@ class _Processes:
             return
         self._alone_since = self._alone_since or time.monotonic()
         if time.monotonic() - self._alone_since > _ALONE_S:
-            tails = "\n".join(_last_lines(self._log(number)) for number in range(1, len(self._workers) + 1))
-            raise LoadTestError(f"all workers ended before the run did. What they wrote last:\n{tails}")
+            raise LoadTestError("all workers ended before the run did\n" + "\n".join(self._lost()))
+
+    def _require_whole(self, code: int) -> None:
+        if code == COULD_NOT_RUN and (lost := list(self._lost())):
+            raise LoadTestError("\n".join(lost))
+
+    def _lost(self) -> Iterator[str]:
+        """What to say of each worker that has ended in disorder."""
+        for number, worker in enumerate(self._workers, 1):
+            if code := worker.poll():
+                how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+                yield f"worker {number} {how}. What it wrote last:\n{_last_lines(self._log(number))}"
 
     def _log(self, number: int) -> Path:
         return self._logs / f"loadtest-worker-{number}.log"
@@ -185,25 +197,13 @@ def _start(arguments: Sequence[str], output: int | None = None) -> subprocess.Po
         stderr=output,
         env=_environment(os.environ),
         start_new_session=True,
-        preexec_fn=_dying_with(os.getpid()),
+        preexec_fn=dying_with_this_process(),
     )
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Where the repository is, for the worktree of this file and no other."""
     return {**isolated(variables), "PYTHONPATH": str(Layout.of_this_checkout().home), "PYTHONUNBUFFERED": "1"}
-
-
-def _dying_with(parent: int) -> Callable[[], None]:
-    """What a child runs before it becomes another program: a command that is killed has no time to end it."""
-    libc = ctypes.CDLL(None)
-
-    def ask() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return ask
 
 
 def _free_port() -> int:
@@ -220,4 +220,4 @@ def _listens(port: int | None) -> bool:
 
 def _last_lines(log: Path, count: int = 5) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]
-    return "\n".join(f"  {line}" for line in lines)
+    return "\n".join(f"  {line}" for line in lines) or "  nothing"

@@ -81,6 +81,8 @@ class LoadOptions(BaseModel):
         duration_s: after the warm-up; None goes on until `requests` or until it is stopped.
         requests: how many requests to send in all, after which the run ends; None for no limit.
         warmup_s: what is due before that is not counted; warmup_requests: nor are the first so many.
+        ca_file: path of the PEM file with the authorities to verify an https or grpcs server's certificate against, on
+            every machine that sends; None for those that the machine trusts.
         deadline_s: a request without a whole answer by then is a failure.
     """
 
@@ -104,6 +106,7 @@ class LoadOptions(BaseModel):
     warmup_requests: Annotated[int, Field(ge=0)] = 0
     deadline_s: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = 120.0
     seed: int = 0
+    ca_file: Annotated[str, Field(min_length=1)] | None = None
 
     @field_validator("targets")
     @classmethod

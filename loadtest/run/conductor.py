@@ -19,7 +19,7 @@ from loadtest.statistics.results import RunResult
 from loadtest.statistics.timeline import Timeline
 
 from . import messages
-from .crew import LOCAL, Crew
+from .crew import LOCAL, Crew, await_workers
 from .messages import Failed, Want
 from .running import Run
 from .worker import Worker
@@ -93,6 +93,10 @@ class Conductor:
             raise LoadTestError(
                 "no worker has connected: start some first, with `locust -f loadtest/locustfile.py --worker`"
             )
+
+    def await_crew(self, workers: int, seconds: float, say: Callable[[str], None]) -> None:
+        """See `await_workers`."""
+        await_workers(self._crew, workers, seconds, say)
 
     def tick(self) -> Tick:
         """Users and how many of them come a second; None when the run is over. Called once a second."""

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
+from loadtest.exit_codes import COULD_NOT_RUN, KEPT, MISSED
 from loadtest.statistics.exports import write_results
 from loadtest.statistics.records import Record
 from loadtest.statistics.results import RunResult
 from loadtest.statistics.terminal import result_view
 from loadtest.statistics.timeline import Timeline
 from loadtest.webui.report_page import report_page
-
-KEPT: Final = 0
-MISSED: Final = 1
-COULD_NOT_RUN: Final = 2
 
 
 def exit_code(result: RunResult) -> int:

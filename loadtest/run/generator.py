@@ -24,6 +24,8 @@ from .sending import Observer, OpenTransport, Sender
 from .tickets import Tickets
 
 _POLL_S: Final = 0.05
+# How long a request that was cut may take to notice.
+_SETTLE_S: Final = 2.0
 
 
 @dataclass
@@ -139,6 +141,7 @@ class Generator:
         while self._sender.in_flight and time.monotonic() < self._cut_at:
             gevent.sleep(_POLL_S)
         self._sender.cut()
+        self._sender.settle(_SETTLE_S)
         self._sender.close()
         self._health.stop()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -24,6 +25,7 @@ from rich.text import Text
 
 from loadtest.arguments import RunRequest, add_arguments
 from loadtest.errors import LoadTestError
+from loadtest.exit_codes import COULD_NOT_RUN, KEPT
 from loadtest.options import LoadOptions
 from loadtest.statistics.files import require_writable
 from loadtest.users.targets import check_targets
@@ -36,11 +38,13 @@ from loadtest.workloads.planned import Workload
 
 from . import messages
 from .conductor import DEFAULT_SPAWN_RATE, Conductor
-from .ending import COULD_NOT_RUN, KEPT, exit_code, print_result, write
+from .ending import exit_code, print_result, write
+from .exits import Exits, say_error
 from .installed import install_conductor, install_worker
-from .progress import print_progress
+from .locust_files import LocustFiles
+from .progress import print_progress, print_waiting
 from .running import Run
-from .web_form import check_form
+from .web_form import check_form, require_web_port
 from .worker import Worker
 
 DEFAULT_STOP_TIMEOUT_S: Final = 30
@@ -50,6 +54,9 @@ _REPORT_EVERY_S: Final = 1.0
 
 def install(user_classes: Sequence[type[LadderUser]]) -> None:
     """Listen to Locust's events; called once, by the locustfile."""
+    exits, files = Exits(), LocustFiles()
+    exits.install(events)
+    files.install()
     locust.runners.WORKER_REPORT_INTERVAL = _REPORT_EVERY_S
     # It logs each request of the checks as information.
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -65,7 +72,7 @@ def install(user_classes: Sequence[type[LadderUser]]) -> None:
         if isinstance(runner, WorkerRunner):
             _install_worker(environment, runner)
         else:
-            _Installation(environment, runner, user_classes)
+            _Installation(environment, runner, user_classes, files)
 
     events.init_command_line_parser.add_listener(add_ours)
     events.init.add_listener(install_process)
@@ -89,6 +96,7 @@ def _install_worker(environment: Environment, runner: Runner) -> Worker:
     if isinstance(runner, WorkerRunner):
         # What the figures are worth is said by the master.
         environment.process_exit_code = KEPT
+        gevent.spawn(worker.announce)
     return worker
 
 
@@ -105,13 +113,22 @@ class _ResultConsole(Console):
 class _Installation:
     """The conductor's process."""
 
-    def __init__(self, environment: Environment, runner: Runner, user_classes: Sequence[type[LadderUser]]) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        runner: Runner,
+        user_classes: Sequence[type[LadderUser]],
+        files: LocustFiles,
+    ) -> None:
         self._environment = environment
+        self._files = files
+        files.lost = self._lose
         options = environment.parsed_options
         assert options is not None, "Locust's command line has been read"
         self._options = options
         # What is measured goes to stdout, unless Locust writes JSON there.
         self._console = _ResultConsole(stderr=bool(options.json), highlight=False)
+        self._lost_file = False
         self._exit_code = COULD_NOT_RUN if options.headless or options.autostart else KEPT
         if options.spawn_rate is None:
             options.spawn_rate = DEFAULT_SPAWN_RATE
@@ -128,7 +145,9 @@ class _Installation:
         environment.events.worker_report.add_listener(self._hear)
         environment.events.test_stopping.add_listener(self._finish)
         environment.events.quitting.add_listener(self._quit)
+        files.take_html(options)
         if environment.web_ui is not None:
+            _or_end(require_web_port, environment.web_ui)
             check_form(environment, self._conductor)
             install_web_ui(environment, self._conductor)
         if options.headless:
@@ -137,19 +156,35 @@ class _Installation:
         if options.headless and options.only_summary:
             gevent.spawn(print_progress, Console(stderr=True, highlight=False), self._conductor)
         if options.headless or options.autostart:
-            self._check_now()
+            _or_end(self._check_now)
+            if is_master:
+                _or_end(self._await_workers, runner)
 
     def _end_headless(self) -> None:
         _throw_into_main(SystemExit(COULD_NOT_RUN) if self._conductor.running is None else KeyboardInterrupt())
 
     def _check_now(self) -> None:
+        waiting = gevent.spawn(print_waiting, Console(stderr=True, highlight=False), str(self._options.host or ""))
         try:
             self._conductor.check(vars(self._options))
-            if self._options.out:
-                require_writable(Path(self._options.out))
-        except LoadTestError as error:
-            self._say_error(str(error))
-            sys.exit(COULD_NOT_RUN)
+        finally:
+            waiting.kill()
+        if self._options.out:
+            require_writable(Path(self._options.out))
+
+    def _await_workers(self, runner: Runner) -> None:
+        """Locust would wait, too, but say neither for how many nor, in its exit code, that it gave up."""
+        console = Console(stderr=True, highlight=False)
+        try:
+            self._conductor.await_crew(
+                self._options.expect_workers,
+                self._options.expect_workers_max_wait or math.inf,
+                lambda text: console.print(Text(text), soft_wrap=True),
+            )
+        except BaseException:
+            # Those that came end with it.
+            runner.quit()
+            raise
 
     def _hear(self, client_id: str, data: dict[str, Any], **_: Any) -> None:
         self._conductor.hear(client_id, data)
@@ -164,15 +199,14 @@ class _Installation:
             print_result(self._console, result)
         except OSError as error:
             # Its disk is full, say: the files are written all the same.
-            self._say_error(f"the figures cannot be printed: {(error.strerror or str(error)).lower()}")
+            say_error(f"the figures cannot be printed: {(error.strerror or str(error)).lower()}")
         if request.out is None:
             return
         folder = self._folder(request.out)
         try:
             write(folder, result, run.timeline(), run.records())
         except LoadTestError as error:
-            self._say_error(str(error))
-            self._exit_code = COULD_NOT_RUN
+            self._lose(error)
             return
         with contextlib.suppress(OSError):
             self._console.print(Text(f'results: "{folder}"'), soft_wrap=True)
@@ -181,12 +215,29 @@ class _Installation:
         """In the web UI run follows run, and each has its own."""
         return out if self._options.headless else out / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
 
+    def _lose(self, error: LoadTestError) -> None:
+        """A file could not be written: what else there is goes on, and the run counts as one that was not whole."""
+        say_error(str(error))
+        self._lost_file = True
+
     def _quit(self, **_: Any) -> None:
         self._conductor.finish()
-        self._environment.process_exit_code = COULD_NOT_RUN if self._conductor.error else self._exit_code
+        try:
+            self._files.write_html(self._environment)
+        except LoadTestError as error:
+            self._lose(error)
+        web_ui = self._environment.web_ui
+        web_ui_failed = web_ui is not None and web_ui.greenlet is not None and web_ui.greenlet.exception is not None
+        broken = self._lost_file or self._conductor.error or web_ui_failed
+        self._environment.process_exit_code = COULD_NOT_RUN if broken else self._exit_code
 
-    def _say_error(self, text: str) -> None:
-        Console(stderr=True, highlight=False).print(Text(f"error: {text}", style="red"), soft_wrap=True)
+
+def _or_end(step: Callable[..., None], *arguments: object) -> None:
+    try:
+        step(*arguments)
+    except LoadTestError as error:
+        say_error(str(error))
+        sys.exit(COULD_NOT_RUN)
 
 
 def _throw_into_main(error: BaseException) -> None:

@@ -12,11 +12,13 @@ from pydantic import BaseModel, ConfigDict
 from loadtest.options import LoadOptions, SlaLimits
 
 # To the workers.
+WELCOME: Final = "ladder_welcome"
 ASSIGNMENT: Final = "ladder_assignment"
 SHARE: Final = "ladder_share"
 GRANT: Final = "ladder_grant"
 STOP: Final = "ladder_stop"
 # To the master.
+HERE: Final = "ladder_here"
 WANT: Final = "ladder_want"
 DONE: Final = "ladder_done"
 FAILED: Final = "ladder_failed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final, NoReturn
 
 import gevent
@@ -11,6 +12,7 @@ from rich.text import Text
 from .conductor import Conductor
 
 _EVERY_S: Final = 5.0
+_WAITING_EVERY_S: Final = 2.0
 _LAST_SECONDS: Final = 5
 
 
@@ -21,6 +23,15 @@ def print_progress(console: Console, conductor: Conductor) -> NoReturn:
         line = progress_line(conductor)
         if line:
             console.print(Text(line))
+
+
+def print_waiting(console: Console, host: str) -> NoReturn:
+    """Until the greenlet is killed: a server that is asked before the run takes its time."""
+    began_at = time.monotonic()
+    while True:
+        gevent.sleep(_WAITING_EVERY_S)
+        waited = time.monotonic() - began_at
+        console.print(Text(f'waiting for "{host}" to answer, {waited:.0f} s so far', style="dim"), soft_wrap=True)
 
 
 def progress_line(conductor: Conductor) -> str:

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import socket
+
 from flask import Response, jsonify, request
 from locust.env import Environment
+from locust.web import WebUI
 
 from loadtest.errors import LoadTestError
 
 from .conductor import Conductor
+
+
+def require_web_port(web_ui: WebUI) -> None:
+    """Raises LoadTestError when the web UI cannot listen where it is to: Locust says so too late, and ends with 0."""
+    where = f"{web_ui.host}:{web_ui.port}" if web_ui.host else f"port {web_ui.port}"
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in web_ui.host else socket.AF_INET) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((web_ui.host, web_ui.port))
+    except (OSError, OverflowError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise LoadTestError(
+            f'the web UI cannot have "{where}" ({reason}): give another with --web-port or --web-host'
+        ) from None
 
 
 def check_form(environment: Environment, conductor: Conductor) -> None:

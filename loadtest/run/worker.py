@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from gevent.event import Event
 from locust.env import Environment
@@ -21,6 +21,8 @@ from . import messages
 from .generator import Generator
 from .messages import Assignment, Failed, Grant, NewShare, Stop, Want
 from .sending import OpenTransport
+
+_ANNOUNCE_EVERY_S: Final = 0.5
 
 LoadWorkload = Callable[[LoadOptions], Workload]
 
@@ -41,7 +43,9 @@ class Worker:
         self._load_workload = load_workload
         self._generator: Generator | None = None
         self._assigned = Event()
+        self._welcome = Event()
         for name, listener in (
+            (messages.WELCOME, self._on_welcome),
             (messages.ASSIGNMENT, self._on_assignment),
             (messages.SHARE, self._on_share),
             (messages.GRANT, self._on_grant),
@@ -49,6 +53,15 @@ class Worker:
             runner.register_message(name, listener)
         # It waits for requests that run; other messages must get through meanwhile.
         runner.register_message(messages.STOP, self._on_stop, concurrent=True)
+
+    def announce(self) -> None:
+        """Tell the master that messages are listened to from now on; returns when it has heard so.
+
+        Either side may connect before the other listens, and what it is told then is lost.
+        """
+        while not self._welcome.is_set():
+            self._runner.send_message(messages.HERE, {})
+            self._welcome.wait(_ANNOUNCE_EVERY_S)
 
     def generator(self) -> Generator:
         """The generator of the run that is on; waits for it, since Locust's users may come before its assignment."""
@@ -72,6 +85,9 @@ class Worker:
         self._generator = None
         self._assigned.clear()
         self._runner.send_message(messages.DONE, generator.report())
+
+    def _on_welcome(self, **_: Any) -> None:
+        self._welcome.set()
 
     def _on_assignment(self, *, msg: Message, **_: Any) -> None:
         received_at = time.time()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from loadtest.errors import LoadTestError
 from loadtest.statistics.files import make_folder, write_whole
 from loadtest.statistics.junit import junit_xml
 from loadtest.statistics.records import Record, record_line
@@ -25,22 +26,47 @@ def write_results(
     """Write all files of a run into `folder`, which is made if need be, and say where they are.
 
     `page` renders report.html (`loadtest.webui.report_page.report_page`). Each file is replaced as a whole. Raises
-    LoadTestError naming the file that cannot be written.
+    LoadTestError naming the files that cannot be written, after all others were; these say that it is not all.
     """
-    texts = {
+    make_folder(folder)
+    lost = _write(
+        folder,
+        {
+            **_summaries(result),
+            "timeline.csv": timeline_csv(timeline),
+            "records.jsonl": "".join(f"{record_line(record)}\n" for record in records),
+            "report.html": page(result, timeline),
+        },
+    )
+    if lost:
+        marked = result.model_copy(update={"partial": (*result.partial, *map(str, lost.values()))})
+        # Each that fails has its line already.
+        _write(folder, {name: text for name, text in _summaries(marked).items() if name not in lost})
+        raise LoadTestError("\n".join(map(str, lost.values())))
+    return [folder / name for name in FILES]
+
+
+FILES: Final = ("results.json", "targets.csv", "junit.xml", "timeline.csv", "records.jsonl", "report.html")
+"""What `write_results` writes, the small ones that say most first: the disk may be full after them."""
+
+
+def _summaries(result: RunResult) -> dict[str, str]:
+    return {
         "results.json": result.model_dump_json(indent=2) + "\n",
         "targets.csv": targets_csv(result),
-        "timeline.csv": timeline_csv(timeline),
-        "records.jsonl": "".join(f"{record_line(record)}\n" for record in records),
         "junit.xml": junit_xml(result),
-        "report.html": page(result, timeline),
     }
-    make_folder(folder)
-    written = []
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> dict[str, LoadTestError]:
+    """Write what can be written; returns the others by name."""
+    lost = {}
     for name, text in texts.items():
-        write_whole(folder / name, text)
-        written.append(folder / name)
-    return written
+        try:
+            write_whole(folder / name, text)
+        except LoadTestError as error:
+            lost[name] = error
+    return lost
 
 
 def targets_csv(result: RunResult) -> str:
@@ -66,6 +92,8 @@ def _target_row(target: TargetResult) -> dict[str, Any]:
         "requests": target.requests,
         "failures": sum(target.failures.values()),
         "cut": target.cut,
+        "cut_output_tokens": target.cut_output_tokens,
+        "cut_uncounted": target.cut_uncounted,
         "good": target.good,
         "input_tokens": target.input_tokens,
         "output_tokens": target.output_tokens,

@@ -17,12 +17,12 @@ _ADVICE: Final = {
 }
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, *, option: str = "--out") -> None:
     """The folder, and those above it, exist afterwards. Raises LoadTestError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _refused(folder, error) from None
+        raise refused(folder, error, option=option) from None
 
 
 def require_writable(folder: Path) -> None:
@@ -38,15 +38,15 @@ def require_writable(folder: Path) -> None:
             file.write(b" ")
             file.flush()
     except OSError as error:
-        raise _refused(folder, error) from None
+        raise refused(folder, error) from None
 
 
-def write_whole(path: Path, text: str) -> None:
-    """The file holds exactly this text, or what it held before. Raises LoadTestError."""
+def write_whole(path: Path, text: str, *, option: str = "--out") -> None:
+    """The file holds exactly this text, or what it held before. Raises LoadTestError, which names the option."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise _refused(path, error) from None
+        raise refused(path, error, option=option) from None
     draft = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
@@ -54,12 +54,14 @@ def write_whole(path: Path, text: str) -> None:
         draft.chmod(0o644)
         draft.replace(path)
     except OSError as error:
-        raise _refused(path, error) from None
+        raise refused(path, error, option=option) from None
     finally:
         draft.unlink(missing_ok=True)
 
 
-def _refused(path: Path, error: OSError) -> LoadTestError:
+def refused(path: Path, error: OSError, *, option: str = "--out") -> LoadTestError:
+    """What to say of a file that cannot be written, which `option` named."""
     reason = (error.strerror or str(error)).lower()
-    advice = _ADVICE.get(error.errno or 0, "name another folder with --out")
+    another = "another folder" if option == "--out" else "another"
+    advice = _ADVICE.get(error.errno or 0, f"name {another} with {option}")
     return LoadTestError(f'"{path}" cannot be written: {reason}: {advice}')

@@ -108,6 +108,15 @@ class Ledger:
         self._records.add(outcome)
         return True
 
+    def cut(self, target: str, due_at: float, output_tokens: int | None) -> None:
+        """A request that began was ended by this load test after so many tokens; None where they are not known."""
+        if output_tokens is None:
+            return
+        self._tallies[target].cut_counted += 1
+        if due_at - self._started_at >= self._counted_from:
+            self._tallies[target].cut_output_tokens += output_tokens
+            self._seconds.cut(target, self._clock() - self._started_at, output_tokens)
+
     def drain(self) -> dict[str, Any]:
         """What came since the last time, as a message (numbers, texts, bytes, lists and mappings), and forget it."""
         records, records_left_out = self._records.drain()
@@ -182,6 +191,7 @@ class Ledger:
         tally = self._tallies[target]
         cut = self._in_flight[target]
         counted_s = max((max(seconds, tally.ended_at) if cut else tally.ended_at) - self._counted_from, 0.0)
+        output_tokens = tally.output_tokens + tally.cut_output_tokens
         histograms: dict[str, Histogram] = {name: getattr(tally, name) for name in HISTOGRAMS}
         result = TargetResult(
             target=target,
@@ -194,11 +204,13 @@ class Ledger:
             cut=cut,
             good=tally.good if self._sla else None,
             input_tokens=tally.input_tokens,
-            output_tokens=tally.output_tokens,
+            cut_output_tokens=tally.cut_output_tokens,
+            cut_uncounted=max(cut - tally.cut_counted, 0),
+            output_tokens=output_tokens,
             responses=tally.responses,
             finish_reasons=_most_frequent(tally.finish_reasons),
             requests_per_s=_rate(tally.requests, counted_s),
-            output_tokens_per_s=_rate(tally.output_tokens, counted_s),
+            output_tokens_per_s=_rate(output_tokens, counted_s),
             goodput_per_s=_rate(tally.good, counted_s) if self._sla else None,
             ttft_ms=tally.ttft.quantiles(),
             tpot_ms=tally.tpot.quantiles(),

@@ -62,9 +62,11 @@ class TargetResult(_Result):
             requests of it were still running then; the rates are over these seconds.
         requests: whole answers and failures together.
         failures: by kind; messages: how often each text came, most frequent first (at most 20).
-        cut: requests still running when the run ended: neither answers nor failures.
+        cut: requests still running when the run ended: neither answers nor failures, and in no latency.
+        cut_output_tokens: what they had received by then, by the server's count: a part of `output_tokens`.
+        cut_uncounted: how many of them the server had not counted the tokens of: those are in no figure.
         good: whole answers inside the SLA's ttft_ms, tpot_ms and p99_e2e_s; None without SLA.
-        output_tokens: of whole answers and of failures, by the server's count.
+        output_tokens: of whole answers, of failures and of what was cut, by the server's count.
         ttft_ms, e2e_ms: from when the request was due.
         lag_ms: how late requests were sent, failed ones too.
         histograms: base64 of the HdrHistograms by name (ttft, tpot, itl, e2e, lag), in microseconds.
@@ -78,6 +80,8 @@ class TargetResult(_Result):
     failures: dict[str, int]
     messages: dict[str, int]
     cut: int
+    cut_output_tokens: int = 0
+    cut_uncounted: int = 0
     good: int | None
     input_tokens: int
     output_tokens: int

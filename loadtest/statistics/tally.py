@@ -40,13 +40,16 @@ class Tally:
     """Counts and distributions. Everything in it can be added up in any order.
 
     `ended_at` is when the last of the requests ended, in seconds since the start of the run. `messages` keeps the first
-    200 texts apart, the rest count as "(other messages)".
+    200 texts apart, the rest count as "(other messages)". `cut_counted` are the cut requests whose tokens are known,
+    `cut_output_tokens` what they had received.
     """
 
     requests: int = 0
     good: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cut_counted: int = 0
+    cut_output_tokens: int = 0
     responses: int = 0
     ended_at: float = 0.0
     served_by: Counter[str] = field(default_factory=Counter)
@@ -83,7 +86,7 @@ class Tally:
 
     def merge(self, other: Tally) -> None:
         """Add the other's counts."""
-        for name in ("requests", "good", "input_tokens", "output_tokens", "responses"):
+        for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.ended_at = max(self.ended_at, other.ended_at)
         for name in ("served_by", "failures", "finish_reasons"):
@@ -98,4 +101,8 @@ class Tally:
         self.messages[message if known else _OTHER_MESSAGES] += count
 
 
+_COUNTS: Final = (
+    *("requests", "good", "input_tokens", "output_tokens"),
+    *("cut_counted", "cut_output_tokens", "responses"),
+)
 HISTOGRAMS: Final = ("ttft", "tpot", "itl", "e2e", "lag")

@@ -24,6 +24,7 @@ _ROWS: Final[tuple[tuple[str, Callable[[TargetResult], str]], ...]] = (
     ("requests/s", lambda target: _figure(target.requests_per_s)),
     ("goodput, requests/s", lambda target: _figure(target.goodput_per_s)),
     ("output tokens", lambda target: f"{target.output_tokens:,}"),
+    ("of these in cut requests", lambda target: f"{target.cut_output_tokens:,}"),
     ("output tokens/s", lambda target: _figure(target.output_tokens_per_s)),
     ("TTFT, ms", lambda target: _latency(target.ttft_ms)),
     ("TPOT, ms", lambda target: _latency(target.tpot_ms)),
@@ -40,6 +41,7 @@ def result_view(result: RunResult) -> Iterator[RenderableType]:
     yield Text(_CAPTION, style="dim")
     for target in result.targets:
         yield from _failures(target)
+    yield from _uncounted(result)
     if result.sla is not None:
         yield from map(_sla_line, result.targets)
     for reason in result.client.saturated:
@@ -69,6 +71,16 @@ def _failures(target: TargetResult) -> Iterator[Text]:
         yield Text(f"{target.target}: {count:,} of {target.requests:,} requests failed: {kind}", style="red")
     for message, count in islice(target.messages.items(), _MESSAGES_SHOWN):
         yield Text(f"  {count:,} times: {_printable(message)}", style="dim")
+
+
+def _uncounted(result: RunResult) -> Iterator[Text]:
+    for target in result.targets:
+        if target.cut_uncounted:
+            yield Text(
+                f"{target.target}: {target.cut_uncounted:,} requests were cut before the server had counted their "
+                "tokens: these are in no figure",
+                style="yellow",
+            )
 
 
 def _sla_line(target: TargetResult) -> Text:

@@ -28,7 +28,7 @@ class Second(BaseModel):
 
     Attributes:
         requests: that ended, whole answers and failures together.
-        output_tokens: of the requests that ended.
+        output_tokens: of the requests that ended or were cut.
         in_flight: at the end of the second.
         good: whole answers inside the SLA; None without SLA.
         ttft_p50_ms and the others: of the whole answers that ended; None when there were none.
@@ -118,6 +118,10 @@ class SecondsLedger:
         counts.ttft.record_all(latencies.ttft)
         counts.itl.record_all(latencies.itl)
         counts.e2e.record_all(latencies.e2e)
+
+    def cut(self, target: str, at: float, output_tokens: int) -> None:
+        """A request that had received so many tokens was cut `at` seconds after the start."""
+        self._counts_at(target, int(at)).output_tokens += output_tokens
 
     def merge(self, drained: Iterable[SecondCounts]) -> None:
         """Add what a worker handed over."""

@@ -22,6 +22,7 @@ from typing import Final
 from tools.client.address import Endpoint
 from tools.client.errors import ServerUnreachableError, StreamTruncatedError, deadline_passed, from_http_status
 from tools.client.request import Target
+from tools.client.tls import context
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 _READ_BYTES: Final = 65536
@@ -77,7 +78,9 @@ class HttpConnection:
     def _unconnected(self) -> http.client.HTTPConnection:
         host, port = self._endpoint.host, self._endpoint.port
         if self._endpoint.tls:
-            return http.client.HTTPSConnection(host, port, timeout=_CONNECT_TIMEOUT_S)
+            return http.client.HTTPSConnection(
+                host, port, timeout=_CONNECT_TIMEOUT_S, context=context(self._endpoint.ca_file)
+            )
         return http.client.HTTPConnection(host, port, timeout=_CONNECT_TIMEOUT_S)
 
     def _connected(self, target: Target) -> socket.socket:

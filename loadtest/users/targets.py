@@ -20,9 +20,10 @@ from tools.client.contract import ModelContract
 from tools.client.errors import ClientError
 from tools.client.request import Message, Target
 from tools.client.server_info import ServerInfo
+from tools.client.tls import verification
 
 from .grpc_stream import let_grpc_wait
-from .probing import Speaks, what_speaks
+from .probing import Speaks, require_trusted, what_speaks
 from .transport import endpoint_of, open_kserve
 
 _TIMEOUT_S: Final = 10.0
@@ -66,6 +67,7 @@ def _check_port(endpoint: Endpoint, options: LoadOptions) -> None:
             raise LoadTestError(
                 f'"{endpoint.url}" speaks {speaks} without TLS: give {plain}://{endpoint.authority} as the host'
             )
+        require_trusted(endpoint)
         return
     if speaks is Speaks.TLS:
         raise LoadTestError(f'"{endpoint.url}" wants TLS: give {secure}://{endpoint.authority} as the host')
@@ -144,7 +146,7 @@ def _unknown(target: str, models: list[str]) -> str:
 def _json_at(endpoint: Endpoint, path: str) -> dict[str, Any] | None:
     """The JSON object at this path, None if there is none."""
     try:
-        with httpx.Client(verify=endpoint.tls, trust_env=False, timeout=_TIMEOUT_S) as client:
+        with httpx.Client(verify=verification(endpoint), trust_env=False, timeout=_TIMEOUT_S) as client:
             response = client.get(f"{endpoint.url}{path}")
     except httpx.TransportError as error:
         raise LoadTestError(f'"{endpoint.url}" does not answer: {str(error) or type(error).__name__}') from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from loadtest import options as load
@@ -55,9 +56,15 @@ def endpoint_of(options: LoadOptions) -> Endpoint:
             f"give the server's {wanted} port as {wanted}://HOST:PORT, or take another protocol"
         )
     try:
-        return Endpoint.parse(options.host.rstrip("/"), wanted)
+        endpoint = Endpoint.parse(options.host.rstrip("/"), wanted)
     except ValueError as error:
         raise LoadTestError(f"host {error}") from error
+    if options.ca_file is not None and not endpoint.tls:
+        raise LoadTestError(
+            f'--ca-file "{options.ca_file}" has no meaning for "{endpoint.url}", which is not asked over TLS: '
+            f"give {wanted}s://HOST:PORT, or leave it out"
+        )
+    return replace(endpoint, ca_file=options.ca_file)
 
 
 def open_transport(options: LoadOptions, target: str) -> Transport:

@@ -28,6 +28,7 @@ _OPTIONS = {
     "warmup_requests": "--warmup-requests",
     "deadline_s": "--deadline",
     "seed": "--seed",
+    "ca_file": "--ca-file",
 }
 
 

@@ -33,3 +33,29 @@ def test_after_an_error_the_old_one_stands_alone(tmp_path: Path, error: BaseExce
         interrupted()
     assert file.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_disk_that_is_full_is_an_error_with_the_files_name(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+
+    def fill() -> None:
+        with whole_file(file) as draft:
+            draft.symlink_to("/dev/full")
+            draft.write_text("new", encoding="utf-8")
+
+    with pytest.raises(OSError, match="No space left on device") as full:
+        fill()
+    assert full.value.filename == str(file)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_gone_is_an_error_with_the_files_name(tmp_path: Path) -> None:
+    file = tmp_path / "gone" / "a.txt"
+
+    def write() -> None:
+        with whole_file(file) as draft:
+            draft.write_text("new", encoding="utf-8")
+
+    with pytest.raises(FileNotFoundError) as gone:
+        write()
+    assert gone.value.filename == str(file)

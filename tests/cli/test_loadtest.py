@@ -135,6 +135,24 @@ def test_a_run_that_says_when_it_is_over_needs_no_form(
     assert ("web UI: http://127.0.0.1:8123" in result.output) is not headless
 
 
+def test_the_help_fits_80_columns(app: typer.Typer) -> None:
+    lines = run(app, "--help").stdout.splitlines()
+    assert any("--ca-file" in line for line in lines)
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_the_authority_of_a_server_is_handed_on(app: typer.Typer, runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").touch()
+    given = ("--url", "https://127.0.0.1:8000", "--targets", "a", "--ca-file", str(tmp_path / "ca.pem"))
+    run(app, *given)
+    assert runs.value("--ca-file") == str(tmp_path / "ca.pem")
+
+    # Without targets it is asked by the command itself.
+    refused = run(app, *given[:2], *given[4:])
+    assert refused.exit_code == 2
+    assert "holds no certificate" in refused.output
+
+
 def test_results_go_to_a_folder_of_their_own(app: typer.Typer, runs: Runs) -> None:
     run(app, *URL, "--requests", "1")
 
@@ -145,6 +163,14 @@ def test_the_profiles_promise_is_an_sla(app: typer.Typer, runs: Runs) -> None:
     run(app, *URL, "--sla", "profile")
 
     assert runs.value("--sla") == "ttft_ms=500,tpot_ms=50,p99_e2e_s=4,min_qps=20,max_failures_percent=0"
+
+
+def test_an_empty_sla_is_none_that_could_be_kept(app: typer.Typer, runs: Runs) -> None:
+    result = run(app, *URL, "--sla", " ")
+
+    assert result.exit_code == 2
+    assert "--sla is empty: give limits" in result.output
+    assert runs.plans == []
 
 
 def test_grpc_goes_to_the_grpc_port(app: typer.Typer, runs: Runs) -> None:

@@ -170,6 +170,14 @@ def test_compare_prints_markdown_and_exits_with_0(app: typer.Typer, tmp_path: Pa
     assert "0 regressions" in result.stdout
 
 
+def test_tables_and_help_fit_80_columns(app: typer.Typer, tmp_path: Path) -> None:
+    folders = [written(tmp_path / "a"), written(tmp_path / "b", seed=1, slower=1.3)]
+    texts = [run(app, "compare", *folders).stdout, run(app, "--help").stdout, run(app, "compare", "--help").stdout]
+    table = [line for line in texts[0].splitlines() if line.startswith("|")]
+    assert len(table) > 20
+    assert [line for line in (*table, *texts[1].splitlines(), *texts[2].splitlines()) if len(line) > 80] == []
+
+
 def test_compare_exits_with_1_for_a_regression_beyond_the_tolerance(app: typer.Typer, tmp_path: Path) -> None:
     folders = [written(tmp_path / "a"), written(tmp_path / "b", seed=1, slower=1.3)]
     assert run(app, "compare", *folders).exit_code == 1

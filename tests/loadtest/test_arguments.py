@@ -40,6 +40,7 @@ def test_every_option_finds_its_field() -> None:
         *("--sampling", '{"temperature": 0.5}', "--shape", "ramp", "--rate", "2.5", "--peak-rate", "10"),
         *("--run-time", "1m30s", "--requests", "40", "--warmup", "1m", "--warmup-requests", "3"),
         *("--deadline", "2.5", "--seed", "7", "--sla", "ttft_ms=500,min_qps=2", "--out", "results", "-u", "3"),
+        *("--ca-file", "ca.pem"),
     )
     options = request.options
 
@@ -60,6 +61,7 @@ def test_every_option_finds_its_field() -> None:
         "warmup_requests": 3,
         "deadline_s": 2.5,
         "seed": 7,
+        "ca_file": "ca.pem",
     }
     assert (request.sla.ttft_ms, request.sla.min_qps) == (500, 2)
     assert request.out == Path("results")

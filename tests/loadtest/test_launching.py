@@ -26,12 +26,18 @@ PATIENCE_S = 60.0
 COMMAND = """
 import json, sys
 from pathlib import Path
+from loadtest import launching
+from loadtest.errors import LoadTestError
 from loadtest.launching import LocustPlan, run_locust
+launching._CONNECT_S = 12
 arguments, workers, logs = json.loads(sys.argv[1])
 try:
     code = run_locust(LocustPlan(tuple(arguments), workers, None, 0.0), Path(logs), lambda: None)
 except KeyboardInterrupt:
     code = 130
+except LoadTestError as error:
+    print(error)
+    code = 2
 sys.exit(code)
 """
 
@@ -80,13 +86,58 @@ def test_an_interruption_keeps_the_results_and_leaves_no_process(tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_a_command_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+def test_a_worker_that_dies_before_it_connects_is_exit_code_2(tmp_path: Path) -> None:
+    with running(slow_triton()) as server:
+        command = started(tmp_path, server.endpoint(Protocol.HTTP).url, "-t", "600", workers=2)
+        wait_until(lambda: len(psutil.Process(command.pid).children()) == 3, PATIENCE_S)
+        processes = psutil.Process(command.pid).children()
+        max(processes, key=lambda process: process.pid).kill()
+        assert command.wait(PATIENCE_S) == 2
+    said = (tmp_path / "log").read_text(encoding="utf-8")
+
+    assert "1 of 2 workers connected within 12 s" in said
+    assert "worker 2 was killed by SIGKILL. What it wrote last:" in said
+    assert "Traceback" not in said
+    assert not any(process.is_running() for process in processes)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_leaves_the_others_results(tmp_path: Path) -> None:
+    with running(slow_triton()) as server:
+        command = started(tmp_path, server.endpoint(Protocol.HTTP).url, "-t", "15", workers=2)
+        processes = wait_until_it_runs(tmp_path, command)
+        next(process for process in processes if "--worker" in process.cmdline()).kill()
+        assert command.wait(PATIENCE_S) == 2
+    result = result_in(tmp_path / "out")
+
+    assert result.targets[0].requests > 0
+    assert "was lost after" in result.partial[0]
+    assert "was killed by SIGKILL. What it wrote last:" in (tmp_path / "log").read_text(encoding="utf-8")
+    assert not any(process.is_running() for process in processes)
+
+
+@pytest.mark.slow
+def test_a_master_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+    with running(slow_triton()) as server:
+        command = started(tmp_path, server.endpoint(Protocol.HTTP).url, "-t", "600", workers=2)
+        processes = wait_until_it_runs(tmp_path, command)
+        next(process for process in processes if "--master" in process.cmdline()).kill()
+        assert command.wait(PATIENCE_S) == 256 - signal.SIGKILL
+    assert not any(process.is_running() for process in processes)
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_leaves_no_process_and_keeps_the_results(tmp_path: Path) -> None:
     with running(slow_triton()) as server:
         command = started(tmp_path, server.endpoint(Protocol.HTTP).url, "-t", "600", workers=2)
         processes = wait_until_it_runs(tmp_path, command)
         command.kill()
         command.wait()
         wait_until(lambda: not any(process.is_running() for process in processes), PATIENCE_S)
+    result = result_in(tmp_path / "out")
+
+    assert result.targets[0].requests > 0
+    assert result.partial[0].endswith(" s of 600 s")
 
 
 @pytest.mark.slow

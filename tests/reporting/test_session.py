@@ -110,6 +110,16 @@ def test_two_reports_do_not_share_a_folder(tmp_path: Path) -> None:
     make_report(order(tmp_path), Layout(tmp_path), serving, FakeLoad(), Told())
 
 
+@pytest.mark.parametrize("labels", [("v9",), ("v2",)])
+def test_what_fails_before_anything_is_measured_leaves_nothing_behind(tmp_path: Path, labels: tuple[str, ...]) -> None:
+    def absent(_: Sequence[RungFacts]) -> tuple[Serve, str]:
+        raise ReportError("not ready on the server")
+
+    with pytest.raises(ReportError, match=r"not ready on the server|no rung"):
+        make_report(order(tmp_path, labels=labels), Layout(tmp_path), absent, FakeLoad(), Told())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_cells_of_a_changed_configuration_do_not_count(tmp_path: Path) -> None:
     make_report(order(tmp_path), Layout(tmp_path), serving, FakeLoad(), Told())
     arguments = {**PROFILE.variants["llm_bf16"].versions[1], "max_num_seqs": 32}

@@ -12,11 +12,16 @@ from pathlib import Path
 def whole_file(file: Path) -> Iterator[Path]:
     """A temporary name beside `file` to write to; what is there at the end takes the place of `file`.
 
-    After an error or an interruption `file` is as it was before, and the temporary name is gone. Raises OSError.
+    After an error or an interruption `file` is as it was before, and the temporary name is gone. Raises OSError, which
+    names `file` even where Python names none, as for a disk that is full.
     """
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         yield draft
         draft.replace(file)
+    except OSError as error:
+        if error.filename in (None, str(draft)):
+            error.filename, error.filename2 = str(file), None
+        raise
     finally:
         draft.unlink(missing_ok=True)

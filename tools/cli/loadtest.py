@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import ssl
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -12,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from loadtest.errors import LoadTestError
+from loadtest.exit_codes import COULD_NOT_RUN
 from loadtest.launching import LocustPlan, free_web_port, run_locust
 from loadtest.options import Protocol, Shape, SlaLimits
 from loadtest.statistics.sla import from_profile
@@ -19,15 +22,16 @@ from loadtest.workloads.catalogue import workload_names
 from loadtest.workloads.model_tokenizer import FILE_NAME as TOKENIZER_FILE
 from tools.bootstrap.layout import Layout
 from tools.cli.connection import PortBaseOption, UrlOption, endpoint_from, instance_at
+from tools.cli.patience import said_when_slow
 from tools.cli.signals import end_in_order_on
 from tools.client import address
 from tools.client.address import Endpoint
+from tools.client.control import TIMEOUT_S
 from tools.client.errors import ClientError
 from tools.client.rungs import rungs_among
 from tools.client.server_info import ServerInfo
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
 
-_COULD_NOT_RUN: Final = 2
 _INTERRUPTED: Final = 130
 _PROFILE_SLA: Final = "profile"
 _SLOW: Final = "llm_baseline"
@@ -85,6 +89,15 @@ def loadtest(
         str | None, typer.Option(metavar="TIME", help="A request without its whole answer by then is a failure.")
     ] = None,
     seed: Annotated[str | None, typer.Option(metavar="N", help="Of the workload and the arrivals.")] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="PEM file of the authority behind an https or grpcs server's certificate.",
+        ),
+    ] = None,
     sla: Annotated[
         str | None,
         typer.Option(
@@ -125,11 +138,15 @@ def loadtest(
     endpoint = endpoint_from(
         url, port_base, address.Protocol.GRPC if spoken is Protocol.GRPC else address.Protocol.HTTP
     )
+    endpoint = replace(endpoint, ca_file=None if ca_file is None else str(ca_file))
     console = Console(stderr=True, highlight=False)
     end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         if targets is None and spoken is not Protocol.OPENAI:
-            targets = _targets_to_offer(endpoint, headless=headless)
+            with said_when_slow(
+                console, f'waiting for "{endpoint.url}" to say what it serves, {TIMEOUT_S:g} s at most'
+            ):
+                targets = _targets_to_offer(endpoint, headless=headless)
         folder = out or _results_folder(headless=headless)
         given = {
             "--host": endpoint.url,
@@ -150,6 +167,7 @@ def loadtest(
             "--warmup-requests": warmup_requests,
             "--deadline": deadline,
             "--seed": seed,
+            "--ca-file": ca_file,
             "--sla": _sla_text(sla, profile),
             "--out": folder,
         }
@@ -162,14 +180,17 @@ def loadtest(
         code = run_locust(plan, Layout.of_this_checkout().logs, lambda: _announce(console, port))
     except (LoadTestError, ClientError, ProfileError) as error:
         console.print(Text(f"error: {error}", style="red"), soft_wrap=True)
-        raise typer.Exit(_COULD_NOT_RUN) from None
+        raise typer.Exit(COULD_NOT_RUN) from None
+    except ssl.SSLError:
+        console.print(Text(f'error: --ca-file "{ca_file}" holds no certificate', style="red"), soft_wrap=True)
+        raise typer.Exit(COULD_NOT_RUN) from None
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
     if code < 0:
         console.print(
             Text(f"error: Locust was killed by {signal.Signals(-code).name}: there are no results", style="red")
         )
-    raise typer.Exit(code if code >= 0 else _COULD_NOT_RUN)
+    raise typer.Exit(code if code >= 0 else COULD_NOT_RUN)
 
 
 def _targets_to_offer(endpoint: Endpoint, *, headless: bool) -> str:
@@ -198,7 +219,10 @@ def _results_folder(*, headless: bool) -> Path:
 
 
 def _sla_text(sla: str | None, profile: str) -> str | None:
-    """The form that Locust's command line takes. Raises ProfileError."""
+    """The form that Locust's command line takes. Raises ProfileError, LoadTestError."""
+    if sla is not None and not sla.strip():
+        # A variable of CI that is not set must not keep every promise.
+        raise LoadTestError("--sla is empty: give limits, such as ttft_ms=500,min_qps=20, or leave it out")
     if sla != _PROFILE_SLA:
         return sla
     limits: SlaLimits = from_profile(load_profile(profile).sla)

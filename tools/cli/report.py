@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
@@ -20,7 +20,9 @@ from tools.bootstrap.errors import BootstrapError
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.ports import DEFAULT_BASE, HIGHEST_BASE, LOWEST_BASE
 from tools.cli.bench import parse_streams
+from tools.cli.patience import said_when_slow
 from tools.cli.signals import end_in_order_on
+from tools.client.control import TIMEOUT_S
 from tools.lint.findings import LintInputError
 from tools.rendering.files import RenderError
 from tools.reporting.cells import CellRecord, PlannedCell
@@ -31,8 +33,10 @@ from tools.reporting.folder import read_report
 from tools.reporting.locust_cell import LocustRun
 from tools.reporting.model import Report
 from tools.reporting.rung_quality import read_evaluation
-from tools.reporting.session import Order, isolated, make_report, running
+from tools.reporting.rungs import RungFacts
+from tools.reporting.session import Order, Serving, isolated, make_report, running
 from tools.reporting.settings import Settings
+from tools.reporting.walk import Serve
 from tools.serving.errors import ServingError
 from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
 
@@ -144,7 +148,11 @@ def report_command(
     ) as error:
         _fail(console, str(error))
     except OSError as error:
-        _fail(console, f'"{error.filename}" cannot be written or read: {error.strerror}')
+        _fail(
+            console,
+            f'"{error.filename}" cannot be written or read: {(error.strerror or str(error)).lower()}: free some space, '
+            "mend its rights, or name another folder with --out",
+        )
     if found.unmeasured:
         console.print(f"{len(found.unmeasured)} of {len(found.cells)} cells have no figure; the report says why.")
         raise typer.Exit(1)
@@ -209,7 +217,7 @@ def _make(order: Order, port_base: int | None, console: Console) -> Report:
         if order.settings.isolated:
             serving = isolated(order, layout, port_base, shown.say)
         else:
-            serving = running(port_base if port_base is not None else DEFAULT_BASE, order.settings)
+            serving = _running(port_base if port_base is not None else DEFAULT_BASE, order.settings, console)
         try:
             found = make_report(order, layout, serving, LocustRun(layout.home), shown)
         except KeyboardInterrupt:
@@ -217,6 +225,17 @@ def _make(order: Order, port_base: int | None, console: Console) -> Report:
             raise typer.Exit(_INTERRUPTED) from None
     console.print(f'Written: "{order.out / "report.html"}", with report.md, report.json and charts beside it.')
     return found
+
+
+def _running(port_base: int, settings: Settings, console: Console) -> Serving:
+    serving = running(port_base, settings)
+
+    def asked(rungs: Sequence[RungFacts]) -> tuple[Serve, str]:
+        text = f"waiting for the server at port base {port_base} to say what it serves, {TIMEOUT_S:g} s at most"
+        with said_when_slow(console, text):
+            return serving(rungs)
+
+    return asked
 
 
 class _Shown:

@@ -22,12 +22,16 @@ _SCHEMES = {
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One listening port of one server, and the protocol spoken on it."""
+    """One listening port of one server, and the protocol spoken on it.
+
+    `ca_file` is a PEM file of the authorities that its certificate is verified against; None for this machine's own.
+    """
 
     protocol: Protocol
     host: str
     port: int
     tls: bool = False
+    ca_file: str | None = None
 
     @property
     def authority(self) -> str:

@@ -18,9 +18,10 @@ from tools.client.grpc_channel import from_rpc_error, open_channel
 from tools.client.grpc_waiting import answer_of
 from tools.client.http_codec import decode_error, model_path
 from tools.client.request import Target
+from tools.client.tls import verification
 
-_TIMEOUT_S = 10.0
-_SILENT = f"no answer within {_TIMEOUT_S:g} s"
+TIMEOUT_S = 10.0
+_SILENT = f"no answer within {TIMEOUT_S:g} s"
 
 
 class ControlPlane(Protocol):
@@ -103,11 +104,11 @@ class GrpcControlPlane:
 
     def _call(self, method: str, request: Any, target: Target | None = None) -> dict[str, Any]:
         try:
-            response = answer_of(getattr(self._stub, method), request, _TIMEOUT_S)
+            response = answer_of(getattr(self._stub, method), request, TIMEOUT_S)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise ServerUnreachableError(self.endpoint, _SILENT, target) from error
-            raise from_rpc_error(error, self.endpoint, target, _TIMEOUT_S) from error
+            raise from_rpc_error(error, self.endpoint, target, TIMEOUT_S) from error
         body: dict[str, Any] = MessageToDict(response, preserving_proto_field_name=True)
         return body
 
@@ -117,7 +118,9 @@ class HttpControlPlane:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._client = httpx.Client(base_url=endpoint.url, verify=endpoint.tls, trust_env=False, timeout=_TIMEOUT_S)
+        self._client = httpx.Client(
+            base_url=endpoint.url, verify=verification(endpoint), trust_env=False, timeout=TIMEOUT_S
+        )
 
     def live(self) -> bool:
         """See `ControlPlane.live`."""

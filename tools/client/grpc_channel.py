@@ -14,6 +14,7 @@ from tools.client.errors import (
     from_grpc_code,
 )
 from tools.client.request import Target
+from tools.client.tls import root_certificates
 
 # grpc ships without types.
 Channel: TypeAlias = Any
@@ -38,7 +39,9 @@ _OWN_DEADLINE = "Deadline Exceeded"
 def open_channel(endpoint: Endpoint) -> Channel:
     """A blocking channel; nothing is sent before the first call."""
     if endpoint.tls:
-        return grpc.secure_channel(endpoint.authority, grpc.ssl_channel_credentials(), options=_OPTIONS)
+        return grpc.secure_channel(
+            endpoint.authority, grpc.ssl_channel_credentials(root_certificates(endpoint)), options=_OPTIONS
+        )
     return grpc.insecure_channel(endpoint.authority, options=_OPTIONS)
 
 
@@ -46,7 +49,7 @@ def open_async_channel(endpoint: Endpoint, *options: tuple[str, int]) -> Channel
     """A channel for the running event loop; `options` are gRPC's, in addition to the client's own."""
     if endpoint.tls:
         return grpc.aio.secure_channel(
-            endpoint.authority, grpc.ssl_channel_credentials(), options=(*_OPTIONS, *options)
+            endpoint.authority, grpc.ssl_channel_credentials(root_certificates(endpoint)), options=(*_OPTIONS, *options)
         )
     return grpc.aio.insecure_channel(endpoint.authority, options=(*_OPTIONS, *options))
 

@@ -20,6 +20,7 @@ from tools.client.http_codec import (
     model_path,
 )
 from tools.client.request import Target
+from tools.client.tls import verification
 from tools.client.transport import DEADLINE_GRACE_S
 
 _CONNECT_TIMEOUT_S = 10.0
@@ -29,8 +30,7 @@ _NO_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
 
 
 def _client_options(endpoint: Endpoint) -> dict[str, Any]:
-    # Without TLS no certificates are to be verified, and loading them would take longer than a local request.
-    return {"base_url": endpoint.url, "verify": endpoint.tls, "trust_env": False, "limits": _NO_LIMITS}
+    return {"base_url": endpoint.url, "verify": verification(endpoint), "trust_env": False, "limits": _NO_LIMITS}
 
 
 class HttpTransport:

@@ -12,6 +12,9 @@ from tools.reporting.markdown import to_markdown
 
 _MARKS = {"regression": "loss", "improvement": "gain", "no difference seen": ""}
 
+# Rows have to fit a terminal of 80 columns.
+_VERDICTS = {"no difference seen": "none seen"}
+
 
 def comparison_markdown(comparison: Comparison) -> str:
     return to_markdown(
@@ -33,7 +36,7 @@ def _blocks(comparison: Comparison) -> Iterator[Block]:
     for rung in dict.fromkeys(change.rung for change in comparison.changes):
         yield Heading(2, rung)
         yield Table(
-            headings=["streams", "figure", "before", "after", "change", "95 % interval", "verdict"],
+            headings=["streams", "figure", "before", "after", "change, %", "95 % interval", "difference"],
             rows=[_row(change) for change in comparison.changes if change.rung == rung],
             text_columns=2,
             text_columns_at_end=1,
@@ -65,7 +68,7 @@ def _row(change: Change) -> list[Cell]:
         Cell(kind.name),
         Cell(f"{change.before:,.4g}"),
         Cell(f"{change.after:,.4g}"),
-        Cell(f"{interval.change:+.1f} %"),
-        Cell(f"{interval.low:+.1f} to {interval.high:+.1f} %"),
-        Cell(change.verdict, _MARKS[change.verdict]),
+        Cell(f"{interval.change:+.1f}"),
+        Cell(f"{interval.low:+.1f} to {interval.high:+.1f}"),
+        Cell(_VERDICTS.get(change.verdict, change.verdict), _MARKS[change.verdict]),
     ]

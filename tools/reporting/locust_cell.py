@@ -17,6 +17,7 @@ from tools.bootstrap.processes import isolated
 from tools.reporting.cells import LOG, RESULTS
 from tools.reporting.errors import ReportError
 from tools.serving.server import last_lines
+from tools.wire.parent_death import dying_with_this_process
 
 LOCUSTFILE: Final = "loadtest/locustfile.py"
 _START_S: Final = 60.0
@@ -62,6 +63,8 @@ class LocustRun:
             env=locust_environment(os.environ, self._home),
             # A Ctrl-C is for the report, which then ends the load test.
             start_new_session=True,
+            # Nothing that a report which is killed leaves behind may write into the cells of the next.
+            preexec_fn=dying_with_this_process(signal.SIGKILL),
         )
         try:
             yield process

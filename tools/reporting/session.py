@@ -65,21 +65,17 @@ def make_report(order: Order, layout: Layout, serving: Serving, run_load: RunLoa
     Raises ReportError; OSError when the folder cannot be written. A KeyboardInterrupt leaves every finished cell.
     """
     require_report_folder(order.out)
-    with _alone_in(order.out):
-        return _make(order, layout, serving, run_load, progress)
-
-
-def _make(order: Order, layout: Layout, serving: Serving, run_load: RunLoad, progress: Progress) -> Report:
     rungs = rungs_of(order.profile, layout, order.labels)
     serve, server_version = serving(rungs)
     started_at, machine, git = datetime.now(UTC), Machine.here(server_version), git_state(layout.home)
-    store = CellStore(order.out)
-    turns = plan_turns(
-        order, rungs, Surroundings.of(machine, git, layout.home, isolated=order.settings.isolated), layout
-    )
-    walked = Walk(store, serve, run_load, progress, order.budget_s).walk(turns)
-    report = _report(order, rungs, walked, store, machine, git, started_at, layout)
-    write_report(report, order.out)
+    surroundings = Surroundings.of(machine, git, layout.home, isolated=order.settings.isolated)
+    turns = plan_turns(order, rungs, surroundings, layout)
+    # Only now is anything written: what cannot be measured leaves no folder behind.
+    with _alone_in(order.out):
+        store = CellStore(order.out)
+        walked = Walk(store, serve, run_load, progress, order.budget_s).walk(turns)
+        report = _report(order, rungs, walked, store, machine, git, started_at, layout)
+        write_report(report, order.out)
     return report
 
 

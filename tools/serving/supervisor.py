@@ -10,7 +10,6 @@ Standard library only, and one thread: a fork of several threads could not ask f
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
@@ -26,6 +25,7 @@ from typing import Final
 from tools.bootstrap.locking import try_lock
 from tools.serving.instance import Instance, InstanceFiles
 from tools.serving.sweep import sweep
+from tools.wire.parent_death import dying_with_this_process
 
 DETACH: Final = b"detach\n"
 EXIT_STOPPED: Final = 0
@@ -37,7 +37,6 @@ EXIT_UNWRITABLE: Final = 4
 DRAIN_S: Final = 15
 KILL_AFTER_S: Final = DRAIN_S + 10
 
-_PR_SET_PDEATHSIG: Final = 1
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -132,7 +131,7 @@ class Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=dict(self._order.environment),
-                preexec_fn=_dying_with(os.getpid()),
+                preexec_fn=dying_with_this_process(),
             )
 
     def _end(self, server: subprocess.Popen[bytes]) -> None:
@@ -187,18 +186,6 @@ def _signal_pipe(signals: tuple[signal.Signals, ...]) -> int:
     for number in signals:
         signal.signal(number, lambda _number, _frame: None)
     return reading
-
-
-def _dying_with(parent: int) -> Callable[[], None]:
-    """What a child runs before it becomes another program: it gets SIGTERM when this process ends."""
-    libc = ctypes.CDLL(None)
-
-    def ask() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return ask
 
 
 def _reason(code: int) -> str:

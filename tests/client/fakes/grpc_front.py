@@ -21,11 +21,14 @@ _DATATYPES = {"TYPE_STRING": "BYTES"}
 
 
 @contextmanager
-def serve_grpc(triton: FakeTriton) -> Iterator[int]:
-    """Serve on a free port of loopback; yields the port."""
+def serve_grpc(triton: FakeTriton, pem: bytes | None = None) -> Iterator[int]:
+    """Serve on a free port of loopback; yields the port. `pem`, a key and its certificate, is for TLS."""
     server = grpc.server(ThreadPoolExecutor(max_workers=16))
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(_Servicer(triton), server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    if pem is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(pem, pem)]))
     server.start()
     try:
         yield port

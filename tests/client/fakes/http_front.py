@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,10 +28,13 @@ from tests.client.fakes.triton import (
 
 
 @contextmanager
-def serve_http(triton: FakeTriton) -> Iterator[int]:
+def serve_http(triton: FakeTriton, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """Serve on a free port of loopback; yields the port."""
     handler = type("Handler", (_Handler,), {"triton": triton})
     server = _Server(("127.0.0.1", 0), handler)
+    if tls is not None:
+        # The handshake is for the connection's thread: one that is not made must not hold up the others.
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     with in_thread(server) as port:
         yield port
 
@@ -41,7 +45,7 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         # A client that goes away in the middle is what many tests are about.
-        if not isinstance(sys.exc_info()[1], ConnectionError):
+        if not isinstance(sys.exc_info()[1], ConnectionError | ssl.SSLError):
             super().handle_error(request, client_address)
 
 

@@ -153,6 +153,8 @@ def test_what_still_runs_after_the_grace_is_cut_and_ends_on_the_server() -> None
 
     assert server.closed == 3
     assert [(target.requests, target.cut) for target in result.targets] == [(0, 2), (0, 1)]
+    # Four each had come.
+    assert [(target.cut_output_tokens, target.cut_uncounted) for target in result.targets] == [(8, 0), (4, 0)]
     assert case.observed == []
 
 

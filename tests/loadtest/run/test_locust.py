@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,8 +14,8 @@ import httpx
 import pytest
 
 from tests.client.fakes.running import running
-from tests.client.fakes.triton import FakeTriton
-from tests.loadtest.run.locust_process import Locust, free_port, locust, result_in, slow_triton
+from tests.client.fakes.triton import FakeTriton, Say, Seen, Step, WaitForCancel, engine, tokenizer
+from tests.loadtest.run.locust_process import PATIENCE_S, Locust, free_port, locust, result_in, slow_triton
 from tests.waiting import wait_until
 from tools.client.address import Protocol, ServerAddress
 
@@ -143,6 +144,19 @@ def test_what_cannot_run_is_exit_code_2_and_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("scheme", ["http", "grpc", "https"])
+def test_a_server_that_answers_nothing_is_waited_for_aloud_and_not_long(tmp_path: Path, scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        host = f"{scheme}://127.0.0.1:{hanging.getsockname()[1]}"
+        protocol = "grpc" if scheme == "grpc" else "generate_stream"
+        code, process = headless(tmp_path, host, "--requests", "6", "--protocol", protocol)
+
+    assert code == 2
+    assert f'waiting for "{host}" to answer, 2 s so far' in process.said()
+    assert "to answer, 6 s so far" not in process.said()
+    assert f'"{host}" takes connections and answers nothing within 5 s: its server hangs' in process.said()
+
+
 def test_a_folder_that_cannot_be_written_is_said_before_anything_is_asked(
     tmp_path: Path, server: ServerAddress, triton: FakeTriton
 ) -> None:
@@ -194,6 +208,33 @@ def test_an_interrupted_run_keeps_and_marks_what_it_has(tmp_path: Path, number: 
     assert result.targets[0].failures == {}
     assert result.partial[0].startswith("stopped after ")
     assert result.partial[0].endswith(" s of 600 s")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "counted"), [(Protocol.HTTP, True), (Protocol.GRPC, True), (Protocol.HTTP, False)]
+)
+def test_what_cut_requests_had_received_counts_unless_it_is_not_known(
+    tmp_path: Path, protocol: Protocol, *, counted: bool
+) -> None:
+    def endless(seen: Seen) -> Sequence[Step]:
+        said = [Say("one ", tokens=1), Say("two and three ", tokens=2)] if seen.inputs["stream"][0] else []
+        return [*said, WaitForCancel(PATIENCE_S)]
+
+    spoken = {Protocol.GRPC: "grpc", Protocol.HTTP: "generate_stream" if counted else "generate"}[protocol]
+    with running(FakeTriton(engine("endless", script=endless), tokenizer())) as server:
+        given = ("--host", server.endpoint(protocol).url, "--protocol", spoken, "-u", "3", "-t", "3")
+        wait = ("--stop-timeout", "0", "--workload", "en")
+        with locust(tmp_path, "--headless", *given, *wait, "--targets", "endless", "--out", str(tmp_path)) as process:
+            # None has ended: nothing was measured.
+            assert process.wait() == 2, process.said()
+    (target,) = result_in(tmp_path).targets
+
+    assert (target.requests, target.cut) == (0, 3)
+    assert (target.output_tokens, target.cut_output_tokens) == ((9, 9) if counted else (0, 0))
+    assert target.cut_uncounted == (0 if counted else 3)
+    assert target.output_tokens_per_s == pytest.approx(target.output_tokens / target.seconds)
+    uncounted = "endless: 3 requests were cut before the server had counted their tokens: these are in no figure"
+    assert (uncounted in process.said()) is not counted
 
 
 class Distributed:

@@ -39,9 +39,9 @@ def test_all_files_are_written_and_say_the_same(ledger: Ledger, tmp_path: Path) 
     assert [path.name for path in written] == [
         "results.json",
         "targets.csv",
+        "junit.xml",
         "timeline.csv",
         "records.jsonl",
-        "junit.xml",
         "report.html",
     ]
     assert sorted(folder.iterdir()) == sorted(written)
@@ -58,6 +58,21 @@ def test_a_folder_that_cannot_be_made_is_named(ledger: Ledger, tmp_path: Path) -
     (tmp_path / "out").write_text("", encoding="utf-8")
     with pytest.raises(LoadTestError, match=r'^".*/out" cannot be written: file exists'):
         write_results(tmp_path / "out", ledger.result(seconds=3, client=HEALTHY), ledger.timeline(), (), page=page)
+
+
+def test_what_cannot_be_written_is_named_and_the_others_say_so(ledger: Ledger, tmp_path: Path) -> None:
+    for name in ("records.jsonl", "junit.xml"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(LoadTestError) as caught:
+        write_results(tmp_path, ledger.result(seconds=3, client=HEALTHY), ledger.timeline(), (), page=page)
+    messages = [
+        f'"{tmp_path / name}" cannot be written: is a directory: name another folder with --out'
+        for name in ("junit.xml", "records.jsonl")
+    ]
+    assert str(caught.value) == "\n".join(messages)
+    result = RunResult.model_validate_json((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert list(result.partial) == messages
+    assert (tmp_path / "report.html").is_file()
 
 
 def test_targets_have_units_in_their_columns() -> None:

@@ -135,6 +135,24 @@ def test_the_window_goes_to_the_end_of_the_run_while_requests_hang() -> None:
     assert (found.seconds, found.cut, found.requests_per_s) == (20.0, 1, 0.05)
 
 
+def test_tokens_of_cut_requests_count_where_the_server_counted_them() -> None:
+    clock = Clock()
+    worker, master = (Ledger(options(warmup_s=2), None, started_at=START, clock=clock) for _ in range(2))
+    run(worker, clock, answer(3, e2e=2.0))
+    for due, tokens in ((1, 7), (6, 5), (7, None), (8, 0)):
+        worker.begin("llm", START + due)
+        clock.seconds = START + 12
+        worker.cut("llm", START + due, tokens)
+    master.merge(worker.drain())
+    found = only(master.result(seconds=12, client=HEALTHY))
+
+    assert (found.requests, found.cut, found.cut_output_tokens, found.cut_uncounted) == (1, 4, 5, 1)
+    # Over the ten seconds from the end of the warm-up to the end of the run.
+    assert (found.output_tokens, found.output_tokens_per_s) == (15, 1.5)
+    assert found.e2e_ms.count == 1
+    assert sum(second.output_tokens for second in master.timeline().targets["llm"]) == 15
+
+
 def test_good_are_whole_answers_inside_the_sla() -> None:
     slow = [answer(2, ttft=0.6), answer(3, tpot_s=0.06), answer(4, e2e=4.5)]
     found = only(result_of(answer(), answer(1), *slow, failure(5), answer(9), sla=SLA))

@@ -24,6 +24,17 @@ def row(lines: list[str], heading: str) -> list[str]:
     return [cell.strip() for cell in line.strip("│").split("│")[1:]]
 
 
+def test_four_long_names_fit_80_columns() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    names = [f"a_model_with_a_long_name_{number}" for number in range(4)]
+    for part in result_view(result_of(*(answer(target=name, ttft=12.345, e2e=34.567) for name in names))):
+        console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert not any("…" in line for line in lines)
+
+
 def test_targets_stand_side_by_side() -> None:
     lines = shown(
         result_of(answer(target="llm_bf16"), answer(1, target="llm_awq", ttft=None, tpot_s=None, itl_s=(), e2e=0.5))
