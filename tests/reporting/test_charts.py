@@ -69,6 +69,7 @@ def test_a_rung_keeps_its_colour_when_others_have_no_figure(drawn: dict[str, str
         assert "#009e73" in svg  # v2's
 
 
+@pytest.mark.slow
 def test_the_same_figures_give_the_same_bytes(drawn: dict[str, str]) -> None:
     assert charts(REPORT, LATENCIES) == drawn
 

@@ -18,22 +18,18 @@ from tools.bootstrap.layout import Layout
 from tools.cli.side_by_side import started
 from tools.cli.signals import end_in_order_on
 
-_FAST = "not e2e and not slow and not gpu and not browser"
+_END_TO_END = "e2e"
 _NEEDS_GPU = "gpu"
 _NEEDS_CHROMIUM = "browser and not gpu"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# Folders whose tests take half of the time of all. Of torch and transformers, which take seconds to import, the other
-# half knows nothing; only end-to-end tests do, none of which is a fast one.
-_FIRST_HALF = (
-    "artifacts",
-    "backends",
-    "client",
-    "drafting",
-    "engine",
-    "evaluation",
-    "planning",
-    "rendering",
+# Folders whose tests one pytest runs; another one runs all that is in none of these. Two cores share the processes, so
+# their shares may grow apart until one of them takes as long as half of all. Only the first imports torch and
+# transformers, which takes seconds.
+_PARTS = (
+    ("artifacts", "backends", "client", "drafting", "engine", "evaluation", "planning", "rendering"),
+    ("lint", "loadtest", "reporting"),
 )
+_FAST = "not e2e and not slow and not gpu and not browser"
 _FAST_OPTIONS = ("-m", _FAST, "--hypothesis-profile=fast")
 
 
@@ -56,20 +52,22 @@ def run_checks(
         bool,
         typer.Option(
             "--fast",
-            help="Without the tests marked e2e (a real server and model), browser, and slow (a second or more).",
+            help="Without the tests marked e2e (a real server and model), browser, and slow (half a second or more).",
         ),
     ] = False,
 ) -> None:
     """Run ruff, mypy --strict and pytest; further arguments go to pytest.
 
-    Every check runs, whatever the ones before it said; all at the same time with --fast and no further argument. Exits
-    with 1 when any of them failed.
+    Every check runs, whatever the ones before it said. Without further arguments, what needs no server runs at the same
+    time, and what does (marked e2e) alone after it. Exits with 1 when any of them failed.
     """
     end_in_order_on(signal.SIGTERM, signal.SIGHUP)
-    if fast and not context.args:
-        failed = _failed_side_by_side(fast_checks())
+    if context.args:
+        failed = _failed_in_turn(checks(fast=fast, pytest_arguments=context.args))
     else:
-        failed = [check.name for check in checks(fast=fast, pytest_arguments=context.args) if not _passes(check)]
+        failed = _failed_side_by_side(side_by_side(fast=fast))
+        if not fast:
+            failed += _failed_in_turn([_pytest(f"pytest, {_END_TO_END}", "-m", f"{_END_TO_END} and {_all()}")])
     if fast:
         print("== not run: what is marked e2e, slow, browser or gpu; ./ladder test runs all but gpu", flush=True)
     else:
@@ -82,19 +80,22 @@ def run_checks(
 
 
 def checks(*, fast: bool, pytest_arguments: Sequence[str]) -> list[Check]:
-    """What is run, in this order; pytest last, so that its closing line stands near the end."""
+    """What is run with further arguments, in this order; pytest last, so that its closing line stands near the end."""
     return [*_static_checks(), _pytest("pytest", *(_FAST_OPTIONS if fast else ("-m", _all())), *pytest_arguments)]
 
 
-def fast_checks() -> list[Check]:
-    """What --fast runs at the same time: pytest twice, each with half of the tests."""
-    folders = [f"tests/{name}" for name in _FIRST_HALF]
-    left_out = [f"--ignore={folder}" for folder in ("tests/e2e", *folders)]
+def side_by_side(*, fast: bool) -> list[Check]:
+    """What is run at the same time: pytest several times, each with a part of the tests that need no server."""
+    options = _FAST_OPTIONS if fast else ("-m", f"not {_END_TO_END} and {_all()}")
     colour = ("--color=yes",) if sys.stdout.isatty() else ()
+    parts = [[f"tests/{name}" for name in part] for part in _PARTS]
+    others = [f"--ignore={folder}" for folder in ("tests/e2e", *(folder for part in parts for folder in part))]
     return [
         *_static_checks(),
-        _pytest("pytest, first half", *_FAST_OPTIONS, *colour, *folders),
-        _pytest("pytest, second half", *_FAST_OPTIONS, *colour, *left_out),
+        *(
+            _pytest(f"pytest, part {number} of {len(parts) + 1}", *options, *colour, *chosen)
+            for number, chosen in enumerate([*parts, others], start=1)
+        ),
     ]
 
 
@@ -105,6 +106,10 @@ def _static_checks() -> list[Check]:
 
 def _pytest(name: str, *arguments: str) -> Check:
     return Check(name, (sys.executable, "-m", "pytest", *arguments))
+
+
+def _failed_in_turn(checks: Sequence[Check]) -> list[str]:
+    return [check.name for check in checks if not _passes(check)]
 
 
 def _passes(check: Check) -> bool:
