@@ -23,10 +23,9 @@ _NEEDS_GPU = "gpu"
 _NEEDS_CHROMIUM = "browser and not gpu"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # Folders whose tests one pytest runs; another one runs all that is in none of these. Two cores share the processes, so
-# their shares may grow apart until one of them takes as long as half of all. Only the first imports torch and
-# transformers, which takes seconds.
+# their shares may grow apart until one of them takes as long as half of all.
 _PARTS = (
-    ("artifacts", "backends", "client", "drafting", "engine", "evaluation", "planning", "rendering"),
+    ("artifacts", "backends", "client", "engine", "evaluation", "planning", "rendering"),
     ("lint", "loadtest", "reporting"),
 )
 _FAST = "not e2e and not slow and not gpu and not browser"
