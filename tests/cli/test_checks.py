@@ -70,8 +70,10 @@ def test_fast_leaves_out_the_tests_with_a_real_server() -> None:
     assert checks(fast=True, pytest_arguments=["-x"])[-1].command[2:] == (*FAST, "-x")
 
 
-@pytest.mark.parametrize(("fast", "options"), [(True, FAST), (False, ("pytest", "-m", "not e2e and not gpu"))])
-def test_every_test_without_a_server_is_in_one_part_alone(fast: bool, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("fast", "options"), [(True, FAST), (False, ("pytest", "-m", "not (e2e and not light) and not gpu"))]
+)
+def test_every_test_without_real_engines_is_in_one_part_alone(fast: bool, options: tuple[str, ...]) -> None:
     _, _, *parts, others = side_by_side(fast=fast)
     assert all(part.command[2 : 2 + len(options)] == options for part in [*parts, others])
     folders = [
@@ -102,25 +104,25 @@ def test_tests_in_a_browser_are_left_out_and_listed_where_there_is_none(
     browsers.clear()
     assert chromium() is None
     assert main(["test"]) == 0
-    assert runs[-3][:3] == ("pytest", "-m", "e2e and not gpu and not browser")
-    assert all(command[2].endswith("not gpu and not browser") for command in runs[-6:-2])
+    assert runs[-3][:3] == ("pytest", "-m", "e2e and not light and not gpu and not browser")
+    assert all(command[2].endswith("not gpu and not browser") for command in runs[-7:-2])
     assert "== not run, they need Chromium (Debian: apt-get install chromium): 2" in capsys.readouterr().out
 
 
 def test_fast_says_nothing_of_gpus(runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["test", "--fast"]) == 0
-    assert [command[0] for command in runs] == ["ruff", "mypy", "pytest", "pytest", "pytest"]
+    assert [command[0] for command in runs] == ["ruff", "mypy", *["pytest"] * 4]
     assert "GPU" not in capsys.readouterr().out
 
 
-def test_what_needs_a_server_runs_alone_after_the_rest(
+def test_what_asks_real_engines_runs_alone_after_the_rest(
     runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing.add("pytest")
     assert main(["test"]) == 1
-    assert [command[0] for command in runs[:5]] == ["ruff", "mypy", "pytest", "pytest", "pytest"]
-    assert runs[5] == ("pytest", "-m", "e2e and not gpu")
-    assert capsys.readouterr().out.endswith("; pytest, part 3 of 3; pytest, e2e\n")
+    assert [command[0] for command in runs[:6]] == ["ruff", "mypy", *["pytest"] * 4]
+    assert runs[6] == ("pytest", "-m", "e2e and not light and not gpu")
+    assert capsys.readouterr().out.endswith("; pytest, part 4 of 4; pytest, e2e\n")
 
 
 def test_fast_with_arguments_is_one_run_of_pytest(runs: list[tuple[str, ...]]) -> None:
@@ -135,7 +137,7 @@ def test_fast_with_arguments_is_one_run_of_pytest(runs: list[tuple[str, ...]]) -
         (["-x"], "mypy", "mypy"),
         (["-x"], "pytest", "pytest"),
         ([], "mypy", "mypy"),
-        ([], "pytest", "pytest, part 1 of 3; pytest, part 2 of 3; pytest, part 3 of 3"),
+        ([], "pytest", "; ".join(f"pytest, part {number} of 4" for number in range(1, 5))),
     ],
 )
 def test_any_failure_counts_and_the_others_run_all_the_same(
@@ -147,5 +149,5 @@ def test_any_failure_counts_and_the_others_run_all_the_same(
 ) -> None:
     failing.add(module)
     assert main(["test", "--fast", *arguments]) == 1
-    assert len(runs) == (3 if arguments else 5)
+    assert len(runs) == (3 if arguments else 6)
     assert capsys.readouterr().out.endswith(f"failed: {said}\n")

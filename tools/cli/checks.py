@@ -18,14 +18,16 @@ from tools.bootstrap.layout import Layout
 from tools.cli.side_by_side import started
 from tools.cli.signals import end_in_order_on
 
-_END_TO_END = "e2e"
+# Real engines take all cores, for minutes: what asks them would time out beside other work.
+_ALONE = "e2e and not light"
 _NEEDS_GPU = "gpu"
 _NEEDS_CHROMIUM = "browser and not gpu"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # Folders whose tests one pytest runs; another one runs all that is in none of these. Two cores share the processes, so
-# their shares may grow apart until one of them takes as long as half of all.
+# their shares may grow apart until one of them takes as long as half of all. Quantisation is most of a full run.
 _PARTS = (
-    ("artifacts", "backends", "client", "engine", "evaluation", "planning", "rendering"),
+    ("artifacts",),
+    ("backends", "client", "engine", "evaluation", "planning", "rendering"),
     ("lint", "loadtest", "reporting"),
 )
 _FAST = "not e2e and not slow and not gpu and not browser"
@@ -57,8 +59,8 @@ def run_checks(
 ) -> None:
     """Run ruff, mypy --strict and pytest; further arguments go to pytest.
 
-    Every check runs, whatever the ones before it said. Without further arguments, what needs no server runs at the same
-    time, and what does (marked e2e) alone after it. Exits with 1 when any of them failed.
+    Every check runs, whatever the ones before it said: at the same time without further arguments, but for the tests
+    that ask real engines (marked e2e and not light), which run alone after them. Exits with 1 when any of them failed.
     """
     end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     if context.args:
@@ -66,7 +68,7 @@ def run_checks(
     else:
         failed = _failed_side_by_side(side_by_side(fast=fast))
         if not fast:
-            failed += _failed_in_turn([_pytest(f"pytest, {_END_TO_END}", "-m", f"{_END_TO_END} and {_all()}")])
+            failed += _failed_in_turn([_pytest("pytest, e2e", "-m", f"{_ALONE} and {_all()}")])
     if fast:
         print("== not run: what is marked e2e, slow, browser or gpu; ./ladder test runs all but gpu", flush=True)
     else:
@@ -84,8 +86,8 @@ def checks(*, fast: bool, pytest_arguments: Sequence[str]) -> list[Check]:
 
 
 def side_by_side(*, fast: bool) -> list[Check]:
-    """What is run at the same time: pytest several times, each with a part of the tests that need no server."""
-    options = _FAST_OPTIONS if fast else ("-m", f"not {_END_TO_END} and {_all()}")
+    """What is run at the same time: pytest several times, each with a part of the tests that ask no real engine."""
+    options = _FAST_OPTIONS if fast else ("-m", f"not ({_ALONE}) and {_all()}")
     colour = ("--color=yes",) if sys.stdout.isatty() else ()
     parts = [[f"tests/{name}" for name in part] for part in _PARTS]
     others = [f"--ignore={folder}" for folder in ("tests/e2e", *(folder for part in parts for folder in part))]
