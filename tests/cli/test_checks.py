@@ -151,3 +151,18 @@ def test_any_failure_counts_and_the_others_run_all_the_same(
     assert main(["test", "--fast", *arguments]) == 1
     assert len(runs) == (3 if arguments else 6)
     assert capsys.readouterr().out.endswith(f"failed: {said}\n")
+
+
+def test_what_python_compiles_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables: list[dict[str, str]] = []
+
+    def run(command: tuple[str, ...], *, env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
+        variables.append(env)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("tools.cli.checks.subprocess.run", run)
+    monkeypatch.setattr("tools.cli.checks.end_in_order_on", lambda *_: None)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert main(["test", "--fast", "tests/cli"]) == 0
+    assert len(variables) == 3
+    assert all("PYTHONDONTWRITEBYTECODE" not in env for env in variables)

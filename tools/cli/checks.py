@@ -158,5 +158,7 @@ def _home() -> str:
 
 
 def _environment() -> dict[str, str]:
-    # Tests start processes that import this package; pytest itself finds it through its working folder.
-    return {**os.environ, "PYTHONPATH": _home(), "PYTHONUTF8": "1"}
+    # Hundreds of processes import this package, and pytest rewrites every assertion: once, and not each time.
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # Those processes find this package through the path; pytest itself finds it through its working folder.
+    return {**own, "PYTHONPATH": _home(), "PYTHONUTF8": "1"}
