@@ -111,7 +111,7 @@ def test_tests_in_a_browser_are_left_out_and_listed_where_there_is_none(
 
 def test_fast_says_nothing_of_gpus(runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["test", "--fast"]) == 0
-    assert [command[0] for command in runs] == ["ruff", "mypy", *["pytest"] * 4]
+    assert [command[0] for command in runs] == ["ruff", "mypy", *["pytest"] * 3]
     assert "GPU" not in capsys.readouterr().out
 
 
@@ -137,7 +137,7 @@ def test_fast_with_arguments_is_one_run_of_pytest(runs: list[tuple[str, ...]]) -
         (["-x"], "mypy", "mypy"),
         (["-x"], "pytest", "pytest"),
         ([], "mypy", "mypy"),
-        ([], "pytest", "; ".join(f"pytest, part {number} of 4" for number in range(1, 5))),
+        ([], "pytest", "; ".join(f"pytest, part {number} of 3" for number in range(1, 4))),
     ],
 )
 def test_any_failure_counts_and_the_others_run_all_the_same(
@@ -149,7 +149,7 @@ def test_any_failure_counts_and_the_others_run_all_the_same(
 ) -> None:
     failing.add(module)
     assert main(["test", "--fast", *arguments]) == 1
-    assert len(runs) == (3 if arguments else 6)
+    assert len(runs) == (3 if arguments else 5)
     assert capsys.readouterr().out.endswith(f"failed: {said}\n")
 
 

@@ -24,8 +24,13 @@ _NEEDS_GPU = "gpu"
 _NEEDS_CHROMIUM = "browser and not gpu"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # Folders whose tests one pytest runs; another one runs all that is in none of these. Two cores share the processes, so
-# their shares may grow apart until one of them takes as long as half of all. Quantisation is most of a full run.
-_PARTS = (
+# their shares may grow apart until one of them takes as long as half of all. Importing torch and transformers takes
+# much of a fast run, so one part does it; in a full run quantisation and training take longer than all else.
+_FAST_PARTS = (
+    ("artifacts", "backends", "client", "drafting", "engine", "evaluation", "planning", "rendering"),
+    ("lint", "loadtest", "reporting"),
+)
+_FULL_PARTS = (
     ("artifacts",),
     ("backends", "client", "engine", "evaluation", "planning", "rendering"),
     ("lint", "loadtest", "reporting"),
@@ -89,7 +94,7 @@ def side_by_side(*, fast: bool) -> list[Check]:
     """What is run at the same time: pytest several times, each with a part of the tests that ask no real engine."""
     options = _FAST_OPTIONS if fast else ("-m", f"not ({_ALONE}) and {_all()}")
     colour = ("--color=yes",) if sys.stdout.isatty() else ()
-    parts = [[f"tests/{name}" for name in part] for part in _PARTS]
+    parts = [[f"tests/{name}" for name in part] for part in (_FAST_PARTS if fast else _FULL_PARTS)]
     others = [f"--ignore={folder}" for folder in ("tests/e2e", *(folder for part in parts for folder in part))]
     return [
         *_static_checks(),
