@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from hdrh.histogram import HdrHistogram
 
 from loadtest.statistics.results import RunResult
@@ -76,9 +77,11 @@ def distribution(histogram: str) -> dict[str, list[float]]:
 def _recorded(histogram: HdrHistogram) -> Iterator[tuple[float, float]]:
     total = histogram.get_total_count()
     seen = 0
-    for step in histogram.get_recorded_iterator():
-        seen += step.count_added_in_this_iter_step
-        yield histogram.get_highest_equivalent_value(step.value_iterated_to) / 1000, (seen - 0.5) / total
+    # Its own iterator stops at each of the tens of thousands of empty buckets.
+    for bucket in np.flatnonzero(np.ctypeslib.as_array(histogram.counts)).tolist():
+        seen += histogram.get_count_at_index(bucket)
+        longest_us = histogram.get_highest_equivalent_value(histogram.get_value_from_index(bucket))
+        yield longest_us / 1000, (seen - 0.5) / total
 
 
 def _thinned(points: Iterator[tuple[float, float]]) -> Iterator[tuple[float, float]]:

@@ -23,7 +23,7 @@ class NoSuchLengthError(ValueError):
 
 def estimate_tokens(text: str) -> int:
     """About as many tokens as tokenizers make of `text`: 4 ASCII characters, or 1 other character, a token."""
-    ascii_characters = sum(character.isascii() for character in text)
+    ascii_characters = len(text.encode("ascii", "ignore"))
     return math.ceil(ascii_characters / _ASCII_CHARACTERS_A_TOKEN) + len(text) - ascii_characters
 
 

@@ -20,7 +20,7 @@ from tools.artifacts.quantization.worker.packed_checkpoint import PackedCheckpoi
 from tools.bootstrap.layout import Layout
 from tools.spec.loading import load_profile
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(1500)]
 
 PROFILE = load_profile()
 

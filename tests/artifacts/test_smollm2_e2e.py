@@ -15,7 +15,7 @@ from tools.artifacts.safetensors_file import read_header
 from tools.artifacts.tokenizer_checks import check_tokenizer
 from tools.bootstrap.layout import Layout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

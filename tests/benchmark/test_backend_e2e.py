@@ -16,7 +16,7 @@ import pytest
 from tests.serving.ladder import HOME, assert_nothing_left, ladder, wait_for
 from tools.benchmark.backend import BackendReport
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(180)]
 
 BASE = 18524
 PORT = ("--port-base", str(BASE))

@@ -109,6 +109,7 @@ def test_it_loads_with_model_jsons_arguments_and_measures_at_the_generator(bare:
     assert "loading m" in log.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_an_engine_may_fork_while_it_loads(bare: Child) -> None:
     assert bare.ask(json.dumps({"model": "forking"}), 60) == "vllm 0.99\n"
 

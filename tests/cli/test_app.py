@@ -59,6 +59,7 @@ def test_an_error_of_the_system_names_the_file_and_what_to_do(
     assert capfd.readouterr().err == 'ladder: error: "/full/file": No space left on device: free some space\n'
 
 
+@pytest.mark.slow
 def test_commands_start_without_the_heavy_packages() -> None:
     code = (
         "import sys; from tools.cli.app import COMMANDS, application\n"

@@ -334,6 +334,7 @@ class Typist:
         os.close(self._keys)
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_a_real_terminal(serve: Serve, tmp_path: Path) -> None:
     def endless_story(seen: Seen) -> Sequence[Step]:
         prompt = seen.inputs["text_input"][0]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tools.cli.app import main
-from tools.cli.checks import checks, chromium, fast_checks
+from tools.cli.checks import checks, chromium, side_by_side
 
 TESTS = Path(__file__).resolve().parents[1]
 FAST = ("pytest", "-m", "not e2e and not slow and not gpu and not browser", "--hypothesis-profile=fast")
@@ -70,14 +70,20 @@ def test_fast_leaves_out_the_tests_with_a_real_server() -> None:
     assert checks(fast=True, pytest_arguments=["-x"])[-1].command[2:] == (*FAST, "-x")
 
 
-def test_every_fast_test_is_in_one_half_alone() -> None:
-    *_, first, second = fast_checks()
-    assert first.command[2:6] == second.command[2:6] == FAST
-    folders = [argument for argument in first.command[6:] if not argument.startswith("-")]
+@pytest.mark.parametrize(
+    ("fast", "options"), [(True, FAST), (False, ("pytest", "-m", "not (e2e and not light) and not gpu"))]
+)
+def test_every_test_without_real_engines_is_in_one_part_alone(fast: bool, options: tuple[str, ...]) -> None:
+    _, _, *parts, others = side_by_side(fast=fast)
+    assert all(part.command[2 : 2 + len(options)] == options for part in [*parts, others])
+    folders = [
+        argument for part in parts for argument in part.command[2 + len(options) :] if not argument.startswith("-")
+    ]
     assert folders
     assert all((TESTS.parent / folder).is_dir() for folder in folders)
+    assert len(set(folders)) == len(folders)
     assert ["--ignore=tests/e2e", *(f"--ignore={folder}" for folder in folders)] == [
-        argument for argument in second.command[6:] if argument.startswith("--ignore")
+        argument for argument in others.command[2 + len(options) :] if argument.startswith("--ignore")
     ]
 
 
@@ -98,14 +104,25 @@ def test_tests_in_a_browser_are_left_out_and_listed_where_there_is_none(
     browsers.clear()
     assert chromium() is None
     assert main(["test"]) == 0
-    assert ("pytest", "-m", "not gpu and not browser") in runs
+    assert runs[-3][:3] == ("pytest", "-m", "e2e and not light and not gpu and not browser")
+    assert all(command[2].endswith("not gpu and not browser") for command in runs[-7:-2])
     assert "== not run, they need Chromium (Debian: apt-get install chromium): 2" in capsys.readouterr().out
 
 
 def test_fast_says_nothing_of_gpus(runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["test", "--fast"]) == 0
-    assert [command[0] for command in runs] == ["ruff", "mypy", "pytest", "pytest"]
+    assert [command[0] for command in runs] == ["ruff", "mypy", *["pytest"] * 3]
     assert "GPU" not in capsys.readouterr().out
+
+
+def test_what_asks_real_engines_runs_alone_after_the_rest(
+    runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing.add("pytest")
+    assert main(["test"]) == 1
+    assert [command[0] for command in runs[:6]] == ["ruff", "mypy", *["pytest"] * 4]
+    assert runs[6] == ("pytest", "-m", "e2e and not light and not gpu")
+    assert capsys.readouterr().out.endswith("; pytest, part 4 of 4; pytest, e2e\n")
 
 
 def test_fast_with_arguments_is_one_run_of_pytest(runs: list[tuple[str, ...]]) -> None:
@@ -120,7 +137,7 @@ def test_fast_with_arguments_is_one_run_of_pytest(runs: list[tuple[str, ...]]) -
         (["-x"], "mypy", "mypy"),
         (["-x"], "pytest", "pytest"),
         ([], "mypy", "mypy"),
-        ([], "pytest", "pytest, first half; pytest, second half"),
+        ([], "pytest", "; ".join(f"pytest, part {number} of 3" for number in range(1, 4))),
     ],
 )
 def test_any_failure_counts_and_the_others_run_all_the_same(
@@ -132,5 +149,20 @@ def test_any_failure_counts_and_the_others_run_all_the_same(
 ) -> None:
     failing.add(module)
     assert main(["test", "--fast", *arguments]) == 1
-    assert len(runs) == (3 if arguments else 4)
+    assert len(runs) == (3 if arguments else 5)
     assert capsys.readouterr().out.endswith(f"failed: {said}\n")
+
+
+def test_what_python_compiles_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables: list[dict[str, str]] = []
+
+    def run(command: tuple[str, ...], *, env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
+        variables.append(env)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("tools.cli.checks.subprocess.run", run)
+    monkeypatch.setattr("tools.cli.checks.end_in_order_on", lambda *_: None)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert main(["test", "--fast", "tests/cli"]) == 0
+    assert len(variables) == 3
+    assert all("PYTHONDONTWRITEBYTECODE" not in env for env in variables)

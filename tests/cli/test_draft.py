@@ -178,6 +178,7 @@ def test_options_that_make_no_sense_are_refused(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_command_alone_ends_its_stage(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     interpreter = tmp_path / "python"

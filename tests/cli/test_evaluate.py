@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -293,26 +291,17 @@ def test_ctrl_c_leaves_a_report_that_says_it_is_partial(serve: Serve, profile: s
     def script(seen: Seen) -> Sequence[Step]:
         if "prompt_logprobs" in seen.sampling:
             return llm("x").script(seen)
+        # The command runs in this process's main thread, the server does not.
+        os.kill(os.getpid(), signal.SIGINT)
         return [Say("x"), WaitForCancel()]
 
-    triton = FakeTriton(engine("llm_bf16", script=script), tokenizer(script=characters))
     out = home / "report.json"
-    program = (
-        "import typer, tools.cli.evaluate as evaluate; app = typer.Typer(); evaluate.register(app); "
-        f"app(['llm_bf16', '--profile', {profile!r}, '--suites', 'perplexity,format', '--out', {str(out)!r}, "
-        "'--url', '127.0.0.1:{port}'])"
-    )
-    with running(triton) as address:
-        command = [sys.executable, "-c", program.format(port=address.grpc_port)]
-        process = subprocess.Popen(command, cwd=HOME, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        while "format" not in process.stderr.readline():
-            assert process.poll() is None
-        os.kill(process.pid, signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
+    address = serve(engine("llm_bf16", script=script), tokenizer(script=characters))
+    suites = ["--suites", "perplexity,format", "--concurrency", "1"]
+    result = run("llm_bf16", *suites, "--profile", profile, "--out", str(out), *at(address))
 
-    assert process.returncode == 130
-    assert "(partial: not everything was measured)" in output
+    assert result.exit_code == 130
+    assert "(partial: not everything was measured)" in result.stdout
     found = json.loads(out.read_text(encoding="utf-8"))
     assert found["complete"] is False
     assert found["rungs"][0]["perplexity"]["perplexity"] == pytest.approx(2.718, rel=1e-3)

@@ -241,6 +241,7 @@ def test_an_unknown_profile_is_said(app: typer.Typer, runs: Runs) -> None:
     assert runs.plans == []
 
 
+@pytest.mark.slow
 def test_the_command_line_is_not_under_gevent() -> None:
     """Locust patches what it is imported into: the threads, sockets and subprocesses of the command."""
     code = "import sys, tools.cli.loadtest; print([name for name in ('locust', 'gevent') if name in sys.modules])"

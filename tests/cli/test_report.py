@@ -37,6 +37,12 @@ def app() -> typer.Typer:
     return app
 
 
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing the charts takes longer than everything else here."""
+    monkeypatch.setattr("tools.reporting.folder.charts", lambda report, latencies: {})
+
+
 def run(app: typer.Typer, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["report", *arguments])
 

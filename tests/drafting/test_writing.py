@@ -40,6 +40,7 @@ def write(work: Path, report: Callable[[str], None] = print, *, engines: int = 1
     write_with_engines(work / "target", work, settings, engines=engines, report=report)
 
 
+@pytest.mark.slow
 def test_engines_share_what_is_missing(engine: Behave, tmp_path: Path) -> None:
     engine("write")
     said: list[str] = []

@@ -17,7 +17,7 @@ from tools.bootstrap.layout import Layout
 from tools.lint.findings import Severity
 from tools.serving.server import Server, ServerPlan
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(600)]
 
 BASE = 18790
 MODEL = """

@@ -33,6 +33,7 @@ def test_the_change_is_that_of_the_medians() -> None:
     assert found.low < 50 < found.high
 
 
+@pytest.mark.slow
 def test_it_covers_a_true_change_about_as_often_as_it_says() -> None:
     random, covered = np.random.default_rng(0), 0
     for trial in range(60):
@@ -41,6 +42,7 @@ def test_it_covers_a_true_change_about_as_often_as_it_says() -> None:
     assert covered >= 52
 
 
+@pytest.mark.slow
 def test_no_change_is_rarely_one() -> None:
     random, false_alarms = np.random.default_rng(0), 0
     for trial in range(60):

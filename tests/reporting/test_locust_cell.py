@@ -101,6 +101,7 @@ def test_a_load_test_that_hangs_is_ended(home: Path, monkeypatch: pytest.MonkeyP
     assert not psutil.pid_exists(int((home / "pid").read_text()))
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_no_process(home: Path) -> None:
     pid = home / "pid"
     # It ignores the signal, and has a child, as Locust's workers are.

@@ -50,6 +50,12 @@ def clean_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "git_state", lambda _: GIT)
 
 
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing the charts takes longer than everything else here."""
+    monkeypatch.setattr("tools.reporting.folder.charts", lambda report, latencies: {})
+
+
 def order(tmp_path: Path, settings: Settings = SETTINGS, labels: tuple[str, ...] = ("v2", "v4")) -> Order:
     return Order("cpu-smollm2", PROFILE, settings, labels, tmp_path / "report")
 

@@ -25,7 +25,7 @@ from tests.serving.ladder import (
     wait_for,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(300)]
 
 BASE = 18220
 OTHER_BASE = 18224

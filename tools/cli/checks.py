@@ -18,22 +18,24 @@ from tools.bootstrap.layout import Layout
 from tools.cli.side_by_side import started
 from tools.cli.signals import end_in_order_on
 
-_FAST = "not e2e and not slow and not gpu and not browser"
+# Real engines take all cores, for minutes: what asks them would time out beside other work.
+_ALONE = "e2e and not light"
 _NEEDS_GPU = "gpu"
 _NEEDS_CHROMIUM = "browser and not gpu"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# Folders whose tests take half of the time of all. Of torch and transformers, which take seconds to import, the other
-# half knows nothing; only end-to-end tests do, none of which is a fast one.
-_FIRST_HALF = (
-    "artifacts",
-    "backends",
-    "client",
-    "drafting",
-    "engine",
-    "evaluation",
-    "planning",
-    "rendering",
+# Folders whose tests one pytest runs; another one runs all that is in none of these. Two cores share the processes, so
+# their shares may grow apart until one of them takes as long as half of all. Importing torch and transformers takes
+# much of a fast run, so one part does it; in a full run quantisation and training take longer than all else.
+_FAST_PARTS = (
+    ("artifacts", "backends", "client", "drafting", "engine", "evaluation", "planning", "rendering"),
+    ("lint", "loadtest", "reporting"),
 )
+_FULL_PARTS = (
+    ("artifacts",),
+    ("backends", "client", "engine", "evaluation", "planning", "rendering"),
+    ("lint", "loadtest", "reporting"),
+)
+_FAST = "not e2e and not slow and not gpu and not browser"
 _FAST_OPTIONS = ("-m", _FAST, "--hypothesis-profile=fast")
 
 
@@ -56,20 +58,22 @@ def run_checks(
         bool,
         typer.Option(
             "--fast",
-            help="Without the tests marked e2e (a real server and model), browser, and slow (a second or more).",
+            help="Without the tests marked e2e (a real server and model), browser, and slow (half a second or more).",
         ),
     ] = False,
 ) -> None:
     """Run ruff, mypy --strict and pytest; further arguments go to pytest.
 
-    Every check runs, whatever the ones before it said; all at the same time with --fast and no further argument. Exits
-    with 1 when any of them failed.
+    Every check runs, whatever the ones before it said: at the same time without further arguments, but for the tests
+    that ask real engines (marked e2e and not light), which run alone after them. Exits with 1 when any of them failed.
     """
     end_in_order_on(signal.SIGTERM, signal.SIGHUP)
-    if fast and not context.args:
-        failed = _failed_side_by_side(fast_checks())
+    if context.args:
+        failed = _failed_in_turn(checks(fast=fast, pytest_arguments=context.args))
     else:
-        failed = [check.name for check in checks(fast=fast, pytest_arguments=context.args) if not _passes(check)]
+        failed = _failed_side_by_side(side_by_side(fast=fast))
+        if not fast:
+            failed += _failed_in_turn([_pytest("pytest, e2e", "-m", f"{_ALONE} and {_all()}")])
     if fast:
         print("== not run: what is marked e2e, slow, browser or gpu; ./ladder test runs all but gpu", flush=True)
     else:
@@ -82,19 +86,22 @@ def run_checks(
 
 
 def checks(*, fast: bool, pytest_arguments: Sequence[str]) -> list[Check]:
-    """What is run, in this order; pytest last, so that its closing line stands near the end."""
+    """What is run with further arguments, in this order; pytest last, so that its closing line stands near the end."""
     return [*_static_checks(), _pytest("pytest", *(_FAST_OPTIONS if fast else ("-m", _all())), *pytest_arguments)]
 
 
-def fast_checks() -> list[Check]:
-    """What --fast runs at the same time: pytest twice, each with half of the tests."""
-    folders = [f"tests/{name}" for name in _FIRST_HALF]
-    left_out = [f"--ignore={folder}" for folder in ("tests/e2e", *folders)]
+def side_by_side(*, fast: bool) -> list[Check]:
+    """What is run at the same time: pytest several times, each with a part of the tests that ask no real engine."""
+    options = _FAST_OPTIONS if fast else ("-m", f"not ({_ALONE}) and {_all()}")
     colour = ("--color=yes",) if sys.stdout.isatty() else ()
+    parts = [[f"tests/{name}" for name in part] for part in (_FAST_PARTS if fast else _FULL_PARTS)]
+    others = [f"--ignore={folder}" for folder in ("tests/e2e", *(folder for part in parts for folder in part))]
     return [
         *_static_checks(),
-        _pytest("pytest, first half", *_FAST_OPTIONS, *colour, *folders),
-        _pytest("pytest, second half", *_FAST_OPTIONS, *colour, *left_out),
+        *(
+            _pytest(f"pytest, part {number} of {len(parts) + 1}", *options, *colour, *chosen)
+            for number, chosen in enumerate([*parts, others], start=1)
+        ),
     ]
 
 
@@ -105,6 +112,10 @@ def _static_checks() -> list[Check]:
 
 def _pytest(name: str, *arguments: str) -> Check:
     return Check(name, (sys.executable, "-m", "pytest", *arguments))
+
+
+def _failed_in_turn(checks: Sequence[Check]) -> list[str]:
+    return [check.name for check in checks if not _passes(check)]
 
 
 def _passes(check: Check) -> bool:
@@ -152,5 +163,7 @@ def _home() -> str:
 
 
 def _environment() -> dict[str, str]:
-    # Tests start processes that import this package; pytest itself finds it through its working folder.
-    return {**os.environ, "PYTHONPATH": _home(), "PYTHONUTF8": "1"}
+    # Hundreds of processes import this package, and pytest rewrites every assertion: once, and not each time.
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # Those processes find this package through the path; pytest itself finds it through its working folder.
+    return {**own, "PYTHONPATH": _home(), "PYTHONUTF8": "1"}

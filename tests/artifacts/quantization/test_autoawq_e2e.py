@@ -21,7 +21,7 @@ from tools.bootstrap.layout import Layout
 from tools.bootstrap.preparation import prepare
 from tools.spec.model import QualityBar
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(900)]
 
 REPOSITORY = Layout.of_this_checkout()
 

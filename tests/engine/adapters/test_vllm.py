@@ -24,7 +24,7 @@ from tools.wire.messages import Delta, Sample
 if TYPE_CHECKING:
     from tools.engine.adapters import vllm as adapter_module
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.light]
 
 
 @pytest.fixture(scope="module")

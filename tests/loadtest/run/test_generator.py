@@ -218,7 +218,8 @@ def test_the_next_stage_cuts_the_one_before_and_counts_by_itself() -> None:
     stage.merge(report.stage_ledger)
     result = stage.result(seconds=0.2, client=ClientHealth(workers=1, cpu_percent=None))
 
-    assert server.closed == before > 0
+    # A busy machine may send one more while the stage is cut.
+    assert server.closed >= before > 0
     assert report.stage == 1
-    assert sum(target.requests for target in result.targets) == len(server.sent) - before
+    assert sum(target.requests for target in result.targets) == len(server.sent) - server.closed
     case.generator.finish(0.0)

@@ -29,7 +29,7 @@ from tools.serving.server import Server
 from tools.serving.sweep import processes_of
 from tools.spec.loading import load_profile
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(300)]
 
 MODEL = "llm_bf16"
 KSERVE = [Protocol.GENERATE_STREAM, Protocol.GENERATE, Protocol.GRPC]

@@ -26,7 +26,7 @@ from tools.serving.repository import plan_loading, read_models
 from tools.serving.server import Server
 from tools.spec.loading import load_profile
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(600)]
 
 LOCUSTFILE = Path(__file__).parents[3] / "loadtest" / "locustfile.py"
 TARGETS = ("llm_bf16", "llm_awq")
