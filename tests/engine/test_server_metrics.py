@@ -112,7 +112,7 @@ async def test_every_way_to_end_badly_is_counted(socket: str) -> None:
     async with serving(socket, adapter=adapter, limits=limits) as engine, engine.peer() as peer:
         await peer.hello(metrics=True)
         await peer.submit(request(1, "hold"), request(2, "hold", timeout_us=20_000))
-        await peer.submit(request(3), request(4), request(5), request(6))
+        await peer.submit(request(3, "hold"), request(4), request(5), request(6))
         await peer.ended(6)
         await peer.ended(2)
         await peer.send(Cancel([1, 3]))

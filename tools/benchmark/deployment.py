@@ -1,4 +1,4 @@
-"""What a measurement is made on: a tritonserver on ports of its own with one model, and the load generator."""
+"""What a measurement is made on: a tritonserver on ports of its own with a few models, and the load generator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tools.bootstrap.layout import Layout
@@ -31,23 +31,26 @@ Report = Callable[[str], None]
 
 
 @contextlib.contextmanager
-def serving(repository: Path, model: str, port_base: int | None, layout: Layout, report: Report) -> Iterator[Server]:
-    """Serve one model of `repository`; without a port base, on the first free one.
+def serving(
+    repository: Path, models: Sequence[str], port_base: int | None, layout: Layout, report: Report
+) -> Iterator[Server]:
+    """Serve these models of `repository`; without a port base, on the first free one.
 
-    Raises ServingError when the server cannot be started, BenchmarkError when the model does not load.
+    Raises ServingError when the server cannot be started, BenchmarkError when a model does not load.
     """
-    plan = plan_loading(read_models([repository]), [model])
+    plan = plan_loading(read_models([repository]), models)
     base = free_port_base(layout) if port_base is None else port_base
     report("starting tritonserver")
-    with Server.start(ServerPlan(base, "", (repository,), (model,)), layout) as server:
+    with Server.start(ServerPlan(base, "", (repository,), tuple(models)), layout) as server:
         server.wait_until_live()
-        report(f"loading {model}")
+        report(f"loading {', '.join(models)}")
         with Loading(plan, server.address.endpoint(Protocol.GRPC)) as loading:
             while not loading.done:
                 server.require_alive()
                 time.sleep(_POLL_S)
-            if error := loading.error(model):
-                raise BenchmarkError(f'"{model}" could not be loaded: {error}\n{server.log_tail()}')
+            for model in models:
+                if error := loading.error(model):
+                    raise BenchmarkError(f'"{model}" could not be loaded: {error}\n{server.log_tail()}')
         yield server
 
 
