@@ -12,7 +12,7 @@ import pytest
 from tests.release.world import World
 from tools.bootstrap.layout import Layout
 from tools.release.errors import ReleaseError
-from tools.release.folder import Order, ReleaseFolder, write_whole
+from tools.release.folder import Order, ReleaseFolder
 from tools.release.plan import load_plan
 
 
@@ -69,17 +69,3 @@ def test_whoever_locks_clears_up_what_a_killed_one_was_writing(tmp_path: Path) -
     (tmp_path / ".order.json.abc").touch()
     with ReleaseFolder(tmp_path).locked():
         assert sorted(path.name for path in tmp_path.iterdir()) == [".order.json.abc", "lock"]
-
-
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "a.json"
-    write_whole(file, "old")
-
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_whole(file, "new")
-    assert file.read_text(encoding="utf-8") == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]

@@ -11,8 +11,6 @@ force, changes the value, and writes the running state:
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +18,7 @@ from typing import Any, Final
 import yaml
 
 from tools.bootstrap.layout import Layout
+from tools.bootstrap.whole_file import write_durably
 from tools.spec.document import Document, DocumentError
 from tools.spec.release import Condition, Release, ReleaseTarget, Route, Scalar, WeightedTarget, tenths
 from tools.wire import release as wire
@@ -58,20 +57,10 @@ def release_yaml(release: Release) -> str:
 
 def write_release(path: Path, release: Release) -> None:
     """Write the file whole, by rename: a reader sees the old release or the new one. Raises ReleaseFileError."""
-    temporary = ""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(release_yaml(release))
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
+        write_durably(path, release_yaml(release))
     except OSError as error:
         raise ReleaseFileError(f'cannot write "{path}": {error.strerror or error}') from error
-    finally:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
 
 
 def running_file(layout: Layout, port_base: int, profile: str, repositories: Sequence[str]) -> Path:

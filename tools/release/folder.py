@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from typing import Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tools.bootstrap.locking import try_lock
+from tools.bootstrap.whole_file import write_durably
 
 from .errors import ReleaseError
 from .history import Event, History
@@ -67,14 +67,14 @@ class ReleaseFolder:
 
     def save(self, progress: Progress) -> None:
         """Write the progress whole, by rename; on the disk when this returns."""
-        write_whole(self.path / "progress.json", progress.model_dump_json() + "\n")
+        write_durably(self.path / "progress.json", progress.model_dump_json() + "\n")
 
     def change(self) -> Event | None:
         """A change by hand that may not be done yet."""
         return _read(self.path / "change.json", Event)
 
     def begin_change(self, event: Event) -> None:
-        write_whole(self.path / "change.json", event.model_dump_json() + "\n")
+        write_durably(self.path / "change.json", event.model_dump_json() + "\n")
 
     def end_change(self) -> None:
         (self.path / "change.json").unlink(missing_ok=True)
@@ -84,7 +84,7 @@ class ReleaseFolder:
         return _read(self.path / "order.json", Order)
 
     def give(self, order: Order) -> None:
-        write_whole(self.path / "order.json", order.model_dump_json() + "\n")
+        write_durably(self.path / "order.json", order.model_dump_json() + "\n")
 
     def take_order_away(self) -> None:
         (self.path / "order.json").unlink(missing_ok=True)
@@ -119,20 +119,6 @@ class ReleaseFolder:
         for name in _WRITTEN_UNDER_LOCK:
             for leftover in self.path.glob(f".{name}.*"):
                 leftover.unlink(missing_ok=True)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file by rename: a reader sees the old text or the new one, also after a power cut."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def _read(path: Path, model: type[M]) -> M | None:

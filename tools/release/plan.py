@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, model_validator
 
-from tools.spec.base import PositiveFloat, PositiveInt, SpecModel, failure, nearest
+from tools.spec.base import PositiveFloat, PositiveInt, SpecModel, failure, unknown_name
 from tools.spec.document import Document, DocumentError
 from tools.spec.release import Percent
 
@@ -109,9 +109,7 @@ def load_plan(name_or_path: str = DEFAULT_PLAN) -> Plan:
         return _load_file(Path(name_or_path))
     shipped = shipped_plans()
     if name_or_path not in shipped:
-        guess = nearest(name_or_path, shipped)
-        hint = f'did you mean "{guess}"?' if guess else f"there are {', '.join(shipped)}"
-        raise ReleaseError(f'no plan "{name_or_path}": {hint} A plan of your own is given as a path, such as ./my.yaml')
+        raise ReleaseError(unknown_name("plan", name_or_path, shipped, ".yaml"))
     source = f"{name_or_path}.yaml"
     return parse_plan(_directory().joinpath(source).read_text(encoding="utf-8"), source)
 
