@@ -141,7 +141,8 @@ class CompletionBuilder:
     def __init__(
         self, target: Target, *, streamed: bool, num_input_tokens: int | None, template_s: float | None
     ) -> None:
-        self._served_by = target
+        self._target = target
+        self._served_by: Target | None = None
         self._routed = False
         self._started_at = 0.0
         self._streamed = streamed
@@ -156,6 +157,11 @@ class CompletionBuilder:
         self._arrivals: list[float] = []
         self._last_received_at = 0.0
         self._num_responses = 0
+
+    @property
+    def served_by(self) -> Target | None:
+        """Who answers, as far as the responses have said."""
+        return self._served_by
 
     def start(self, at: float) -> None:
         """Start the clock, `time.perf_counter()`, just before the request is sent."""
@@ -199,7 +205,7 @@ class CompletionBuilder:
         if ttft_s is not None and tokens is not None and tokens > 1 and len(self._texts) == 1:
             tpot_s = (e2e_s - ttft_s) / (tokens - 1)
         return Completion(
-            served_by=self._served_by,
+            served_by=self._served_by or self._target,
             texts=tuple("".join(pieces) for pieces in self._texts),
             finish_reasons=tuple(self._finish_reasons),
             num_input_tokens=self._num_input_tokens,
