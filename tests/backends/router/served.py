@@ -51,6 +51,10 @@ class RouterServer:
         """Put a release in force in which one model answers everybody."""
         self.release(weights({model: 100}) + more)
 
+    def all_at(self, share: int, more: str = "") -> None:
+        """Put a release in force in which the canary has this share, in percent, and the stable target the rest."""
+        self.release(weights({STABLE: 100 - share, CANARY: share}) + more)
+
     def _weight(self, target: str, route: str) -> float:
         model, _, version = target.rpartition(":")
         scrape = Scrape.of(self.deployment.address, model, int(version))

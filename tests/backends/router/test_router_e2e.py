@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -33,14 +33,14 @@ from tools.benchmark.deployment import flood_process
 from tools.benchmark.workload import Load, ServedLoad
 from tools.bootstrap.layout import Layout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
-
 BASE = 18534
 ENDLESS = 1000
-SOAK_S = float(os.environ.get("LADDER_SOAK_S", "15"))
-SOAK_STREAMS = 200
+PICKS = 20_000
+SOAK_S = float(os.environ.get("LADDER_SOAK_S", "30"))
 # What an allocator keeps of the largest moment; a leak of a stream's state is some kilobytes a request.
 SOAK_GROWTH = 12 * 2**20
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300 + SOAK_S)]
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +140,10 @@ def test_a_killed_engine_fails_what_has_begun_and_the_rest_goes_on_elsewhere(ser
     wait_until(lambda: _served_by(server) == CANARY)
 
 
-def _served_by(server: RouterServer) -> str:
-    with server.stream(tokens=1) as responses:
-        return str(next(responses)["served_model"][0])
+def _served_by(server: RouterServer, parameters: Mapping[str, str] | None = None) -> str:
+    """Who answers a request with these parameters."""
+    responses = server.triton.ask(Way.GRPC, CHAT, request(tokens=1), parameters)
+    return str(responses[0]["served_model"][0])
 
 
 def test_a_broken_file_changes_nothing_and_is_seen(server: RouterServer) -> None:
@@ -171,6 +172,40 @@ def test_a_shadow_changes_no_answer(server: RouterServer) -> None:
     assert server.counted("ladder_release_shadow_differences_total", CANARY) == different
 
 
+def test_20_000_requests_are_divided_by_the_weights(server: RouterServer, tmp_path: Path) -> None:
+    """Chi-square with one degree of freedom: one run in ten thousand is beyond its quantile 0.9999."""
+    server.all_at(1)
+    before = {model: server.counted("ladder_release_requests_total", model) for model in (STABLE, CANARY)}
+    picked: dict[str, float] = {}
+    with flood_process(Layout.of_this_checkout(), tmp_path / "flood.log") as flood:
+        while sum(picked.values()) < PICKS:
+            flood.measure(_load(server, streams=64, tokens=1, seconds=3), 120)
+            for model in before:
+                metric_settles(server, 0, "ladder_release_in_flight", model)
+            picked = {
+                model: server.counted("ladder_release_requests_total", model) - count for model, count in before.items()
+            }
+    expected = {STABLE: 0.99 * sum(picked.values()), CANARY: 0.01 * sum(picked.values())}
+    assert sum((picked[model] - count) ** 2 / count for model, count in expected.items()) < 15.14, picked
+
+
+def test_users_stick_and_a_weight_that_grows_moves_only_those_it_must(server: RouterServer) -> None:
+    users = [f"user {number}" for number in range(200)]
+
+    def served_at(share: int) -> dict[str, str]:
+        server.all_at(share, "  sticky: user\n")
+        with ThreadPoolExecutor(32) as pool:
+            answers = pool.map(lambda user: _served_by(server, {"user": user}), users)
+            return dict(zip(users, answers, strict=True))
+
+    low, high, again = served_at(10), served_at(40), served_at(10)
+    assert again == low
+    assert {high[user] for user, model in low.items() if model == CANARY} == {CANARY}
+    moved = sum(model != low[user] for user, model in high.items())
+    # Binomial with a share of 0.3: four standard deviations to either side.
+    assert 34 <= moved <= 86
+
+
 def test_a_release_walks_up_and_down_under_16_streams_and_loses_none(server: RouterServer) -> None:
     over = Event()
 
@@ -188,7 +223,7 @@ def test_a_release_walks_up_and_down_under_16_streams_and_loses_none(server: Rou
         clients = [pool.submit(ask) for _ in range(16)]
         try:
             for share in (1, 25, 50, 100, 50, 0):
-                server.release(weights({STABLE: 100 - share, CANARY: share}))
+                server.all_at(share)
                 time.sleep(0.5)
         finally:
             over.set()
@@ -200,23 +235,13 @@ def test_a_release_walks_up_and_down_under_16_streams_and_loses_none(server: Rou
 
 
 def test_200_streams_leave_no_growth(server: RouterServer, tmp_path: Path) -> None:
-    server.release(weights({STABLE: 90, CANARY: 10}))
+    server.all_at(10)
     stub = server.deployment.stub_of(CHAT.name)
     processes = [stub, server.engine(CHAT.name)]
     with flood_process(Layout.of_this_checkout(), tmp_path / "flood.log") as flood:
-
-        def load(seconds: float) -> None:
-            order = ServedLoad(
-                load=Load(streams=SOAK_STREAMS, tokens=20, seconds=seconds),
-                port=server.deployment.address.grpc_port,
-                model=CHAT.name,
-                connections=16,
-            )
-            flood.measure(order, seconds + 120)
-
-        load(5)
+        flood.measure(_load(server, streams=200, tokens=20, seconds=5), 120)
         before = [_held(process) for process in processes]
-        load(SOAK_S)
+        flood.measure(_load(server, streams=200, tokens=20, seconds=SOAK_S), SOAK_S + 120)
     wait_until(lambda: server.running(STABLE) == server.running(CANARY) == 0)
     for process, (memory, threads, handles) in zip(processes, before, strict=True):
         now = _held(process)
@@ -224,6 +249,11 @@ def test_200_streams_leave_no_growth(server: RouterServer, tmp_path: Path) -> No
         assert now[1] <= threads
         assert now[2] <= handles
     metric_settles(server, 0, "ladder_release_in_flight", STABLE)
+
+
+def _load(server: RouterServer, *, streams: int, tokens: int, seconds: float) -> ServedLoad:
+    load = Load(streams=streams, tokens=tokens, seconds=seconds)
+    return ServedLoad(load=load, port=server.deployment.address.grpc_port, model=CHAT.name, connections=16)
 
 
 def _held(process: psutil.Process) -> tuple[int, int, int]:
