@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tests.release.world import CANARY, STABLE, World
 from tools.cli import release
-from tools.cli.release_view import ReleaseDisplay, history_view, standing_view, status_view
+from tools.cli.release_view import ReleaseDisplay, history_view, standing_view, status_view, targets_table
 from tools.release import status, steering
 from tools.release.controller import Standing
 from tools.release.errors import ReleaseError
@@ -24,6 +24,7 @@ from tools.release.observation import Counts, Observation
 from tools.release.plan import Plan, load_plan
 from tools.release.progress import Progress
 from tools.release.site import FileWeights, ServedCandidate
+from tools.release.status import TargetRow
 
 PLAN = Plan(steps=(25.0, 100.0), bake_s=5.0, min_requests=10)
 
@@ -239,3 +240,18 @@ def test_the_tables_fit_a_narrow_terminal(world: World) -> None:
     shown = narrow.file.getvalue()
     assert "…" not in shown
     assert "surely by" in shown
+
+
+def test_the_table_of_targets_fits_into_80_columns() -> None:
+    row = TargetRow(
+        target="llm_baseline:3", weight=99.9, requests=12345, share=100.0, share_low=90.0, share_high=100.0,
+        in_flight=200, users=12345, ttft_p95_ms=1234.5, itl_p95_ms=1234.5, error_rate=0.1, error_low=0.0,
+        error_high=5.6,
+    )  # fmt: skip
+    console = Console(file=io.StringIO(), width=80, highlight=False)
+    console.print(targets_table([row]))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "…" not in shown
+    assert "100 (90-100)" in shown
+    assert "0.1 (0.0-5.6)" in shown

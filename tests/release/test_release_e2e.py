@@ -7,47 +7,41 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
+from tests.e2e.deployment import Deployment
 from tests.release.crowd import ROUTER, Crowd
 from tests.serving.ladder import HOME, ladder
+from tests.waiting import wait_until
 from tools.benchmark.deployment import free_port_base, serving
 from tools.benchmark.repository import write_mock_model, write_router
 from tools.bootstrap.layout import Layout
-from tools.client.address import Protocol
+from tools.client.address import Protocol, ServerAddress
 from tools.client.client import Client
 from tools.client.errors import UnavailableError
 from tools.client.request import GenerateRequest, Target
 from tools.client.server_info import ServerInfo
-from tools.release.file import read_release
 from tools.release.history import Event
 from tools.release.progress import Progress, Stage
 from tools.release.site import FileWeights, MetricsPage, Site
 from tools.rendering.plan import ENSEMBLES, MODEL_REPOSITORY, rendered_files
 from tools.serving.server import Server
-from tools.serving.status import STUB
-from tools.serving.sweep import processes_of
 from tools.spec.loading import load_profile
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 STABLE = "llm_bf16:1"
-CANARIES = {"good": 0.02, "slow": 0.1, "slower": 0.024, "victim": 0.02}
+CANARIES = {"good": 0.02, "slow": 0.4, "slower": 0.024, "victim": 0.02}
 STEP_S = 0.02
 ABORTED = 3
 PLAN = """\
-steps: [5, 25, 50, 100]
-bake_s: 3
-min_requests: 30
+min_requests: 20
 patience_s: 300
 # Everything shares two cores with everything else here: what is caught has to be far beyond that.
-margins: {ttft_p95_percent: 150, itl_p95_percent: 150}
+margins: {ttft_p95_percent: 400, itl_p95_percent: 400}
 """
 
 
@@ -71,7 +65,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     base = free_port_base(layout, 9200)
     with serving(folder, ["chat", "chat_tokenizer", "llm_bf16"], base, layout, print) as running:
         with Client(running.address.endpoint(Protocol.GRPC)) as client:
-            wait_until(lambda: answers(client), "the router has found the stable target's engine")
+            wait_until(lambda: answers(client))
         yield running
         files = Site.at(base, layout).folder.path
     shutil.rmtree(files)
@@ -88,8 +82,13 @@ def site(server: Server) -> Iterator[Site]:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    file = tmp_path / "plan.yaml"
-    file.write_text(PLAN, encoding="utf-8")
+    """Half of the requests in two steps, which is enough where the way to the end is not what is tested."""
+    return written_plan(tmp_path, "[25, 50]")
+
+
+def written_plan(folder: Path, steps: str, bake_s: int = 2) -> Path:
+    file = folder / "plan.yaml"
+    _write(file, f"steps: {steps}\nbake_s: {bake_s}\n{PLAN}")
     return file
 
 
@@ -146,40 +145,31 @@ def shares(site: Site, target: str) -> list[float]:
     return [event.after.get(target, 0.0) for event in events(site, target) if event.before != event.after]
 
 
-def wait_until(holds: Callable[[], Any], what: str, seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not after {seconds:g} s: {what}"
-        time.sleep(0.05)
+def wait_for_share(site: Site, target: str, share: float) -> None:
+    """Loading and the checks come before the first one."""
+    wait_until(lambda: weights(site).get(target) == share, seconds=240)
 
 
-def engine_of(site: Site, model: str) -> psutil.Process:
-    """The engine process below the stub of a model's only version."""
-    for pid in processes_of(site.instance.id):
-        process = psutil.Process(pid)
-        command = process.cmdline()
-        if command and Path(command[0]).name == STUB and Path(command[1]).parts[-3] == model:
-            return next(child for child in process.children() if "tools.engine" in child.cmdline())
-    raise AssertionError(f'no stub of "{model}"')
-
-
-def test_a_release_walks_to_the_end_and_back_and_no_request_fails(site: Site, plan: Path) -> None:
+def test_a_version_that_is_slower_within_its_margin_walks_to_the_end_and_back_and_no_request_fails(
+    site: Site, tmp_path: Path
+) -> None:
+    plan = written_plan(tmp_path, "[10, 50, 100]")
     with crowd(site) as people:
-        walked = release(site, "start", "llm_good:1", "--plan", str(plan))
+        walked = release(site, "start", "llm_slower:1", "--plan", str(plan))
         assert walked.returncode == 0, walked.stdout + walked.stderr
-        assert "Promoted: llm_good:1 100 %" in walked.stdout
+        assert "Promoted: llm_slower:1 100 %" in walked.stdout
         with ServerInfo.at(site.endpoint) as info:
-            assert info.is_model_ready(Target("llm_good", 1))
+            assert info.is_model_ready(Target("llm_slower", 1))
         back = release(site, "abort", "--why", "trying it out")
         assert back.returncode == 0, back.stdout + back.stderr
         assert "In force at the router after" in back.stdout
         answered = people.answered["llm_bf16:1"]
-        wait_until(lambda: people.answered["llm_bf16:1"] > answered + 50, "the stable target answers again")
+        wait_until(lambda: people.answered["llm_bf16:1"] > answered + 50)
     assert people.failed == []
     assert people.cut == []
-    assert people.answered["llm_good:1"] > 100
-    assert shares(site, "llm_good:1") == [5.0, 25.0, 50.0, 100.0, 0.0]
-    last = events(site, "llm_good:1")[-1]
+    assert people.answered["llm_slower:1"] > 80
+    assert shares(site, "llm_slower:1") == [10.0, 50.0, 100.0, 0.0]
+    last = events(site, "llm_slower:1")[-1]
     assert (last.what, last.why, dict(last.after)) == ("abort", "trying it out", {STABLE: 100.0})
     shown = release(site, "history")
     assert "trying it out" in shown.stdout
@@ -192,21 +182,24 @@ def test_a_canary_whose_engine_is_killed_is_taken_back_by_itself(site: Site, pla
     page = MetricsPage(site, "default")
     with crowd(site) as people:
         controller = begin(site, target, "--plan", str(plan))
-        wait_until(lambda: weights(site).get(target) == 25.0, "the canary has 25 %")
-        wait_until(lambda: (look := page.observe()) and look.in_flight.get(target, 0) > 1, "it answers requests")
-        engine_of(site, "llm_victim").kill()
+        wait_for_share(site, target, 25.0)
+        wait_until(lambda: (look := page.observe()) and look.in_flight.get(target, 0) > 1)
+        engine = Deployment(ServerAddress.from_port_base(site.instance.port_base)).engine_of("llm_victim")
+        assert engine is not None
+        engine.kill()
         output, _ = controller.communicate(timeout=120)
         assert controller.returncode == ABORTED, output
-        wait_until(lambda: (look := page.observe()) and look.weights.get(target) == 0, "the router knows", 10)
+        wait_until(lambda: (look := page.observe()) and look.weights.get(target) == 0)
         answered = people.answered[STABLE]
-        wait_until(lambda: people.answered[STABLE] > answered + 100, "the stable target answers on")
+        wait_until(lambda: people.answered[STABLE] > answered + 100)
     assert f'the engine of "{target}" died' in output
     assert weights(site) == {STABLE: 100.0}
     # Streams that had begun fail cleanly; the others were answered by the stable target.
     assert {(error.code, "died" in error.message) for error in people.failed} <= {("UNAVAILABLE", True)}
     assert len(people.failed) <= 16
     assert people.cut == []
-    assert shares(site, target) == [5.0, 25.0, 0.0]
+    assert shares(site, target) == [25.0, 0.0]
+    assert "In force at the router after" in output
 
 
 def test_a_slow_canary_is_caught(site: Site, plan: Path) -> None:
@@ -215,54 +208,52 @@ def test_a_slow_canary_is_caught(site: Site, plan: Path) -> None:
     assert walked.returncode == ABORTED, walked.stdout + walked.stderr
     assert "ITL p95" in walked.stdout
     assert shares(site, "llm_slow:1")[-1] == 0.0
-    assert max(shares(site, "llm_slow:1")) <= 25.0
-    assert (people.failed, people.cut) == ([], [])
-
-
-def test_a_canary_that_is_slower_within_its_margin_is_promoted(site: Site, plan: Path) -> None:
-    with crowd(site) as people:
-        walked = release(site, "start", "llm_slower:1", "--plan", str(plan))
-        assert walked.returncode == 0, walked.stdout + walked.stderr
-    assert shares(site, "llm_slower:1") == [5.0, 25.0, 50.0, 100.0]
+    assert "In force at the router after" in walked.stdout
     assert (people.failed, people.cut) == ([], [])
 
 
 def test_a_killed_controller_is_followed_by_one_that_goes_on(site: Site, plan: Path) -> None:
     target = "llm_good:1"
+    before = len(events(site, target))
     with crowd(site) as people:
         first = begin(site, target, "--plan", str(plan))
-        wait_until(lambda: weights(site).get(target) == 5.0, "the canary has 5 %")
-        before = len(events(site, target))
-        second = release(site, "start", target)
-        assert second.returncode == 1
-        assert f"a controller is running (process {site.folder.holder()})" in second.stderr
+        wait_for_share(site, target, 25.0)
         os.kill(int(site.folder.holder()), signal.SIGKILL)
         first.communicate(timeout=30)
-        assert read_release(site.running).route("default").weight_of(target) == 5.0
+        left = weights(site)
+        assert target in left
+        assert "no controller runs" in release(site, "status").stdout
+        assert weights(site) == left
         ended = release(site, "start", target)
         assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert [event.what for event in events(site, target)[before:]] == ["step", "step", "step", "finish"]
+    assert [event.what for event in events(site, target)[before:]] == ["start", "step", "step", "finish"]
     assert progress(site).stage is Stage.PROMOTED
     assert (people.failed, people.cut) == ([], [])
 
 
-def test_ctrl_c_leaves_the_weights_and_an_order_is_obeyed_without_a_controller(site: Site, plan: Path) -> None:
+def test_one_controller_at_a_time_and_ctrl_c_leaves_the_weights_to_whoever_asks_next(
+    site: Site, tmp_path: Path
+) -> None:
     target = "llm_good:1"
+    plan = written_plan(tmp_path, "[25, 50]", bake_s=200)
     with crowd(site) as people:
         controller = begin(site, target, "--plan", str(plan))
-        wait_until(lambda: weights(site).get(target) == 5.0, "the canary has 5 %")
+        wait_for_share(site, target, 25.0)
+        second = release(site, "start", target)
+        assert second.returncode == 1
+        assert f"a controller is running (process {site.folder.holder()})" in second.stderr
         os.kill(int(site.folder.holder()), signal.SIGINT)
         output, _ = controller.communicate(timeout=60)
         assert controller.returncode == 130, output
         assert f"Go on: ./ladder release start {target}" in output
-        assert weights(site) == {STABLE: 95.0, target: 5.0}
+        assert weights(site) == {STABLE: 75.0, target: 25.0}
         assert "no controller runs" in release(site, "status").stdout
         promoted = release(site, "promote", "--why", "looks good to me")
         assert promoted.returncode == 0, promoted.stderr
-        assert weights(site) == {STABLE: 75.0, target: 25.0}
-        refused = release(site, "set", f"{target}=50")
+        assert weights(site) == {STABLE: 50.0, target: 50.0}
+        refused = release(site, "set", f"{target}=75")
         assert refused.returncode == 1
-        assert "is not finished (step 2 of 4, 25 %): ./ladder release abort ends it" in refused.stderr
+        assert "is not finished (step 2 of 2, 50 %): ./ladder release abort ends it" in refused.stderr
         assert release(site, "abort").returncode == 0
         by_hand = release(site, "set", f"{target}=12.5", "--why", "a few")
         assert by_hand.returncode == 0, by_hand.stderr

@@ -100,7 +100,7 @@ def targets_table(rows: Sequence[TargetRow]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("target", no_wrap=True)
     for heading in (
-        "asked\n%", "got %\n(95 %)", "users", "requests", "in\nflight", "TTFT\np95 ms", "ITL\np95 ms",
+        "asked\n%", "got %\n(95 %)", "users", "re-\nquests", "run-\nning", "TTFT\np95 ms", "ITL\np95 ms",
         "errors %\n(95 %)",
     ):  # fmt: skip
         table.add_column(heading, justify="right", no_wrap=True)
@@ -165,8 +165,12 @@ def _rows(look: Observation, progress: Progress) -> list[TargetRow]:
 def _with_interval(value: float | None, low: float | None, high: float | None) -> str:
     if value is None or low is None or high is None:
         return ""
-    # A tenth of a percent matters at 1 %, and not at 50 %.
-    return f"{value:.1f} ({'-'.join(f'{limit:.{int(limit < 10)}f}' for limit in (low, high))})"
+    return f"{_percent(value)} ({_percent(low)}-{_percent(high)})"
+
+
+def _percent(value: float) -> str:
+    """A tenth matters at 1 %, and not at 50 %; the table has to fit into 80 columns."""
+    return f"{value:.{int(value < 10)}f}"
 
 
 def _number(value: float | None) -> str:

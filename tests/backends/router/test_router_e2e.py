@@ -36,6 +36,7 @@ from tools.bootstrap.layout import Layout
 BASE = 18534
 ENDLESS = 1000
 PICKS = 20_000
+SOAK_STREAMS = 200
 SOAK_S = float(os.environ.get("LADDER_SOAK_S", "30"))
 # What an allocator keeps of the largest moment; a leak of a stream's state is some kilobytes a request.
 SOAK_GROWTH = 12 * 2**20
@@ -172,23 +173,6 @@ def test_a_shadow_changes_no_answer(server: RouterServer) -> None:
     assert server.counted("ladder_release_shadow_differences_total", CANARY) == different
 
 
-def test_20_000_requests_are_divided_by_the_weights(server: RouterServer, tmp_path: Path) -> None:
-    """Chi-square with one degree of freedom: one run in ten thousand is beyond its quantile 0.9999."""
-    server.all_at(1)
-    before = {model: server.counted("ladder_release_requests_total", model) for model in (STABLE, CANARY)}
-    picked: dict[str, float] = {}
-    with flood_process(Layout.of_this_checkout(), tmp_path / "flood.log") as flood:
-        while sum(picked.values()) < PICKS:
-            flood.measure(_load(server, streams=64, tokens=1, seconds=3), 120)
-            for model in before:
-                metric_settles(server, 0, "ladder_release_in_flight", model)
-            picked = {
-                model: server.counted("ladder_release_requests_total", model) - count for model, count in before.items()
-            }
-    expected = {STABLE: 0.99 * sum(picked.values()), CANARY: 0.01 * sum(picked.values())}
-    assert sum((picked[model] - count) ** 2 / count for model, count in expected.items()) < 15.14, picked
-
-
 def test_users_stick_and_a_weight_that_grows_moves_only_those_it_must(server: RouterServer) -> None:
     users = [f"user {number}" for number in range(200)]
 
@@ -234,26 +218,39 @@ def test_a_release_walks_up_and_down_under_16_streams_and_loses_none(server: Rou
     metric_settles(server, 0, "ladder_release_in_flight", CANARY)
 
 
-def test_200_streams_leave_no_growth(server: RouterServer, tmp_path: Path) -> None:
+def test_200_streams_leave_no_growth_and_20_000_requests_are_divided_by_the_weights(
+    server: RouterServer, tmp_path: Path
+) -> None:
     server.all_at(10)
-    stub = server.deployment.stub_of(CHAT.name)
-    processes = [stub, server.engine(CHAT.name)]
+    processes = [server.deployment.stub_of(CHAT.name), server.engine(CHAT.name)]
     with flood_process(Layout.of_this_checkout(), tmp_path / "flood.log") as flood:
-        flood.measure(_load(server, streams=200, tokens=20, seconds=5), 120)
+        flood.measure(_load(server, seconds=3), 120)
         before = [_held(process) for process in processes]
-        flood.measure(_load(server, streams=200, tokens=20, seconds=SOAK_S), SOAK_S + 120)
-    wait_until(lambda: server.running(STABLE) == server.running(CANARY) == 0)
+        requests = _requests(server)
+        flood.measure(_load(server, seconds=SOAK_S), SOAK_S + 120)
+        while (_requests(server) - requests).total() < PICKS:
+            flood.measure(_load(server, seconds=5), 120)
     for process, (memory, threads, handles) in zip(processes, before, strict=True):
         now = _held(process)
         assert now[0] - memory < SOAK_GROWTH, f"{process} grew from {memory} to {now[0]} bytes"
         assert now[1] <= threads
         assert now[2] <= handles
-    metric_settles(server, 0, "ladder_release_in_flight", STABLE)
+    picked = _requests(server) - requests
+    expected = {STABLE: 0.9 * picked.total(), CANARY: 0.1 * picked.total()}
+    # Chi-square with one degree of freedom: one run in ten thousand is beyond its quantile 0.9999.
+    assert sum((picked[model] - count) ** 2 / count for model, count in expected.items()) < 15.14, picked
 
 
-def _load(server: RouterServer, *, streams: int, tokens: int, seconds: float) -> ServedLoad:
-    load = Load(streams=streams, tokens=tokens, seconds=seconds)
+def _load(server: RouterServer, seconds: float) -> ServedLoad:
+    load = Load(streams=SOAK_STREAMS, tokens=4, seconds=seconds)
     return ServedLoad(load=load, port=server.deployment.address.grpc_port, model=CHAT.name, connections=16)
+
+
+def _requests(server: RouterServer) -> Counter[str]:
+    """How many each target was sent, once all have ended."""
+    for model in (STABLE, CANARY):
+        metric_settles(server, 0, "ladder_release_in_flight", model)
+    return Counter({model: int(server.counted("ladder_release_requests_total", model)) for model in (STABLE, CANARY)})
 
 
 def _held(process: psutil.Process) -> tuple[int, int, int]:
