@@ -7,7 +7,7 @@ import pytest
 from tests.serving.ladder import assert_nothing_left, ladder
 from tools.benchmark.router import RouterReport
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(180)]
 
 BASE = 18554
 
