@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.release.world import CANARY, STABLE, START, Behaviour, World
+from tests.release.world import CANARY, STABLE, START, Behaviour, Done, World
 from tools.release import moves
 from tools.release.errors import ReleaseError
 from tools.release.file import write_release
@@ -207,6 +208,16 @@ def test_a_quality_score_that_falls_under_load_ends_the_release(tmp_path: Path) 
     assert ended.stage is Stage.ABORTED
     assert "quality score 50 %, the stable version's is 100 %" in ended.why
     assert shares(world) == [0.0, 5.0, 25.0, 0.0]
+
+
+def test_what_takes_long_at_the_end_of_a_step_is_said_for_as_long_as_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, asked = World(tmp_path), itertools.count()
+    monkeypatch.setattr(Done, "done", property(lambda _: next(asked) % 5 == 4))
+    assert walk(world).stage is Stage.PROMOTED
+    notes = [standing.note for standing in world.shown]
+    assert notes.count("asking the golden prompts again") == 4 * 4
 
 
 def test_weights_that_somebody_else_sets_are_left_alone(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.release.windows import counts, histogram
 from tools.release.observation import Counts, Histogram, Observation, observation_in, window
+from tools.wire import release_metrics as names
 
 PAGE = """\
 # HELP ladder_release_requests_total Requests
@@ -136,6 +140,32 @@ def test_counters_that_began_again_are_refused(later: Counts) -> None:
     earlier = Observation(at=1, counts={"a:1": counts([0.1] * 5)})
     with pytest.raises(ValueError, match=r"than before"):
         window(Observation(at=2, counts={"a:1": later}), earlier, "a:1")
+
+
+@given(st.data())
+def test_looks_that_were_torn_are_no_restart(data: st.DataObject) -> None:
+    """Each bucket's counter may already hold what comes next, or not yet."""
+    steps = [histogram(data.draw(st.lists(st.sampled_from([0.5, 1.5, 2.5]), max_size=5)), (1.0, 2.0)) for _ in range(3)]
+    whole = [list(accumulate(step.counts)) for step in steps]
+    totals = [[sum(counts) for counts in zip(*whole[: n + 1], strict=True)] for n in range(3)]
+    first, second = (
+        read(before if data.draw(st.booleans()) else after for before, after in zip(*pair, strict=True))
+        for pair in ((totals[0], totals[1]), (totals[1], totals[2]))
+    )
+    came = second.since(first)
+    assert min(came.counts) >= 0
+    assert came.total <= steps[1].total + steps[2].total
+
+
+def read(cumulative: Iterable[int]) -> Histogram:
+    """A step histogram as it is read from a page."""
+    labels = '{model="llm_awq",version="1",route="default"'
+    lines = [
+        f'{names.ITL}_bucket{labels},le="{bound}"}} {count}'
+        for bound, count in zip(("1", "2", "+Inf"), cumulative, strict=True)
+    ]
+    page = "\n".join([f"# TYPE {names.ITL}_bucket counter", *lines]) + "\n"
+    return observation_in(page, "default", at=1.0).of("llm_awq:1").itl
 
 
 def test_other_buckets_are_refused() -> None:

@@ -64,7 +64,9 @@ class MetricFamilies:
         bounds = [f"{bound:g}" for bound in metric.buckets] + ["+Inf"]
         for bound, count in zip(bounds, sample.bucket_counts, strict=True):
             total += count
-            self._one(f"{metric.name}_bucket", labels, "le", bound).increment(total)
+            bucket = self._one(f"{metric.name}_bucket", labels, "le", bound)
+            if total:
+                bucket.increment(total)
         self._one(f"{metric.name}_sum", labels).increment(sample.value)
         self._one(f"{metric.name}_count", labels).increment(total)
 

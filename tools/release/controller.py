@@ -182,8 +182,8 @@ class Controller:
         if self._task is None:
             target, stable = self.progress.target, self.progress.stable
             self._task = self._background(lambda: self._candidate.compare(target, stable, golden))
-            self._note = note
         if not self._task.done:
+            self._note = note
             return None, ""
         try:
             found: Comparison = self._task.result()

@@ -1,12 +1,17 @@
 """What the router counted for each target of a route: read from the metrics page, and the difference of two looks.
 
 Counters only grow, so what happened in a window is the later look minus the earlier one. Times are in seconds.
+
+The buckets of a step histogram are counters of their own at Triton's endpoint, and a look may come while the router
+adds to one after the other. What is torn that way is mended by what is known of cumulative counts: none is less than
+the one before it, and none ever falls.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -56,10 +61,11 @@ class Histogram(_Value):
             return self
         if earlier.bounds != self.bounds:
             raise ValueError("the buckets are others now")
-        counts = tuple(now - then for now, then in zip(self.counts, earlier.counts, strict=True))
-        if min(counts) < 0:
+        cumulative = zip(accumulate(self.counts), accumulate(earlier.counts), strict=True)
+        came = [now - then for now, then in cumulative]
+        if min(came) < 0:
             raise ValueError("a bucket holds fewer values than before")
-        return Histogram(bounds=self.bounds, counts=counts, sum=self.sum - earlier.sum)
+        return Histogram(bounds=self.bounds, counts=_by_bucket(came), sum=self.sum - earlier.sum)
 
 
 class Counts(_Value):
@@ -186,12 +192,17 @@ def _histogram(samples: Iterable[Sample], name: str) -> Histogram:
     )
     if not cumulative:
         return Histogram()
-    counts = [count for _, count in cumulative]
     return Histogram(
         bounds=tuple(bound for bound, _ in cumulative[:-1]),
-        counts=tuple(count - before for count, before in zip(counts, [0, *counts], strict=False)),
+        counts=_by_bucket(count for _, count in cumulative),
         sum=_value(samples, f"{name}_sum"),
     )
+
+
+def _by_bucket(cumulative: Iterable[int]) -> tuple[int, ...]:
+    """Counts by bucket out of counts up to each bound."""
+    whole = list(accumulate(cumulative, max))
+    return tuple(count - before for count, before in zip(whole, [0, *whole], strict=False))
 
 
 def _by_label(samples: Iterable[Sample], name: str, label: str) -> dict[str, int]:
