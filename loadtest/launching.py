@@ -110,7 +110,7 @@ class _Processes:
         if not plan.workers:
             self._main = _start(arguments)
             return
-        port = _free_port()
+        port = free_port()
         self._main = _start(
             [
                 *arguments,
@@ -206,7 +206,8 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {**isolated(variables), "PYTHONPATH": str(Layout.of_this_checkout().home), "PYTHONUNBUFFERED": "1"}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

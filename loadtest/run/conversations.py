@@ -16,6 +16,14 @@ class Conversation:
     def __init__(self, workload: Workload, seed: str) -> None:
         self._sessions = workload.sessions(Random(seed))  # noqa: S311  # prompts, not secrets
         self._session: Session | None = None
+        self._prepared: deque[Turn] = deque()
+
+    def prepare(self, sessions: int) -> None:
+        """Make up the first turns of so many sessions: with a tokenizer to count them that takes a moment, which
+        nobody has once answers come in.
+        """
+        while len(self._prepared) < sessions:
+            self._prepared.append(self._begin())
 
     def next(self, answer: str | None) -> PlannedRequest:
         """The next turn; `answer` is the one to the last, None when it failed, which ends the session."""
@@ -23,11 +31,15 @@ class Conversation:
             request = self._session.next(answer)
             if request is not None:
                 return request
+        self._session, request = self._prepared.popleft() if self._prepared else self._begin()
+        return request
+
+    def _begin(self) -> Turn:
         while True:
-            self._session = next(self._sessions)
-            request = self._session.next(None)
+            session = next(self._sessions)
+            request = session.next(None)
             if request is not None:
-                return request
+                return session, request
 
 
 class Turns:

@@ -26,6 +26,8 @@ from .tickets import Tickets
 _POLL_S: Final = 0.05
 # How long a request that was cut may take to notice.
 _SETTLE_S: Final = 2.0
+# Requests of a user that are made up before the run.
+_MOST_PREPARED: Final = 4
 
 
 @dataclass
@@ -107,6 +109,8 @@ class Generator:
 
     def take_turn(self, seat: Seat) -> bool:
         """One request of a user in a closed loop. False when the run takes no more of them."""
+        if time.time() < self._stage_started_at:
+            seat.conversation.prepare(self._rounds)
         gevent.sleep(max(0.0, self._stage_started_at - time.time()))
         if self.options.shape is not Shape.USERS or self._over:
             return False
@@ -144,6 +148,12 @@ class Generator:
         self._sender.settle(_SETTLE_S)
         self._sender.close()
         self._health.stop()
+
+    @property
+    def _rounds(self) -> int:
+        """Requests of a user that are worth making up beforehand: those that are sure to be sent, within limits."""
+        requests = self.options.requests
+        return 1 if requests is None else min(-(-requests // self.options.users), _MOST_PREPARED)
 
     @property
     def _over(self) -> bool:

@@ -90,7 +90,8 @@ def test_options_become_the_order(app: typer.Typer, making: Callable[..., list[O
     asked = making(example())
     options = ["--rungs", "v2, v4", "--concurrency", "16,4", "--input-tokens", "100", "--output-tokens", "20"]
     options += ["--requests-per-stream", "3", "--min-requests", "5", "--repeats", "2", "--seed", "9"]
-    options += ["--protocol", "grpc", "--deadline", "30", "--isolate", "--out", str(tmp_path / "r")]
+    options += ["--protocol", "grpc", "--deadline", "30", "--cell-seconds", "20", "--workers", "4"]
+    options += ["--isolate", "--out", str(tmp_path / "r")]
     assert run(app, *options).exit_code == 0
     settings = asked[0].settings
     assert settings.model_dump() == {
@@ -103,6 +104,8 @@ def test_options_become_the_order(app: typer.Typer, making: Callable[..., list[O
         "seed": 9,
         "protocol": "grpc",
         "deadline_s": 30.0,
+        "cell_s": 20,
+        "workers": 4,
         "isolated": True,
     }
     assert (asked[0].labels, asked[0].out) == (("v2", "v4"), tmp_path / "r")

@@ -40,10 +40,12 @@ class FakeLoad:
 
     def __init__(self, find: Callable[[LoadOptions], TargetResult] = answered) -> None:
         self.asked: list[LoadOptions] = []
+        self.workers: list[int] = []
         self._find = find
 
-    def __call__(self, options: LoadOptions, folder: Path) -> None:
+    def __call__(self, options: LoadOptions, folder: Path, workers: int) -> None:
         self.asked.append(options)
+        self.workers.append(workers)
         found = self._find(options)
         (folder / "results.json").write_text(run_result(options, found).model_dump_json(), encoding="utf-8")
         ttft, tpot = found.ttft_ms.p50, found.tpot_ms.p50

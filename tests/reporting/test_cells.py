@@ -19,7 +19,7 @@ SPEEDS = (95.0, 200.0, 80.0)
 def test_a_finished_cell_is_read_again(tmp_path: Path) -> None:
     store = CellStore(tmp_path)
     assert store.read(CELL) is None
-    FakeLoad()(CELL.key.load, store.begin(CELL))
+    FakeLoad()(CELL.key.load, store.begin(CELL), 0)
     # Interrupted here, it would not be there.
     assert store.read(CELL) is None
     record = CellRecord(key=CELL.key, state="measured", seconds=9.5, drafting=Drafting(drafts=1, drafted=3, accepted=2))
@@ -32,7 +32,7 @@ def test_a_finished_cell_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["results.json", "records.jsonl"])
 def test_a_measured_cell_without_its_files_is_not_there(name: str, tmp_path: Path) -> None:
     store = CellStore(tmp_path)
-    FakeLoad()(CELL.key.load, store.begin(CELL))
+    FakeLoad()(CELL.key.load, store.begin(CELL), 0)
     store.finish(CELL, CellRecord(key=CELL.key, state="measured"))
     (store.folder(CELL) / name).unlink()
     assert store.read(CELL) is None
@@ -65,11 +65,33 @@ def test_a_cell_begins_without_what_was_there(tmp_path: Path) -> None:
     ],
 )
 def test_a_cell_counts_when_every_request_was_answered_whole(change: dict[str, object], trouble: str) -> None:
-    assert CellResult(target_result(SPEEDS, **change), (), ()).trouble() == trouble
+    assert CellResult(target_result(SPEEDS, **change), False, (), ()).trouble() == trouble
+
+
+@pytest.mark.parametrize(
+    ("change", "trouble"),
+    [
+        ({"cut": 31}, ""),
+        ({"cut": 31, "cut_uncounted": 2}, "2 requests were cut off before the server had counted their tokens"),
+        (
+            {"cut": 32, "e2e_ms": target_result(SPEEDS).e2e_ms.model_copy(update={"count": 0})},
+            "no request has e2e_ms within the time limit of the cell: raise --cell-seconds",
+        ),
+    ],
+)
+def test_what_the_time_limit_of_a_cell_cuts_off_counts_by_its_tokens(change: dict[str, object], trouble: str) -> None:
+    assert CellResult(target_result(SPEEDS, **change), True, (), ()).trouble() == trouble
+
+
+def test_whether_a_cell_had_a_time_limit_is_in_its_results(tmp_path: Path) -> None:
+    for duration_s in (None, 30.0):
+        load = CELL.key.load.model_copy(update={"duration_s": duration_s})
+        FakeLoad()(load, tmp_path, 0)
+        assert CellResult.read(tmp_path).limited is (duration_s is not None)
 
 
 def test_a_partial_run_does_not_count() -> None:
-    assert CellResult(target_result(SPEEDS), (), ("interrupted",)).trouble() == "it is partial: interrupted"
+    assert CellResult(target_result(SPEEDS), True, (), ("interrupted",)).trouble() == "it is partial: interrupted"
 
 
 def test_a_load_test_that_left_nothing_or_nonsense_is_named(tmp_path: Path) -> None:

@@ -40,6 +40,15 @@ def test_a_failed_repeat_is_left_out_and_all_failed_is_no_figure() -> None:
     assert level_figures([failed]) is None
 
 
+def test_what_a_time_limit_cut_off_is_added_up_over_repeats() -> None:
+    result = target_result((16.0, 90.0, 60.0), requests=3, cut=31, cut_output_tokens=12, output_tokens=60)
+    found = CellFigures.of(result)
+    assert (found.requests, found.cut, found.output_tokens, found.cut_output_tokens) == (3, 31, 60, 12)
+    both = level_figures([cell("v0", 32, repeat, (16.0, 90.0, 60.0), figures=found) for repeat in (1, 2)])
+    assert both is not None
+    assert (both.answered, both.cut) == (6, 62)
+
+
 def test_drafts_are_added_up_over_repeats() -> None:
     counts = [Drafting(drafts=100, drafted=300, accepted=50), Drafting(drafts=300, drafted=900, accepted=350)]
     cells = [cell("v4", 1, repeat, (30.0, 75.0, 31.0), drafting=count) for repeat, count in enumerate(counts, start=1)]

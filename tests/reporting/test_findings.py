@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.reporting.examples import SIZES, SPEEDS, V0, V1, V1B, V2, V3, V4, cell
+from tests.reporting.examples import SIZES, SPEEDS, V0, V1, V1B, V2, V3, V4, cell, figures
 from tools.reporting import findings
 from tools.reporting.figures import LevelFigures, level_figures
 from tools.reporting.findings import Finding, findings_of
@@ -228,6 +228,17 @@ def test_a_client_that_fell_behind_is_a_warning() -> None:
     assert {finding.kind for finding in found} == {"warning"}
     assert found[0].text == "At 1 the load generator did not keep up: requests were sent 40 ms late."
     assert list(findings.client_fell_behind(step(V0, None))) == []
+
+
+def test_what_a_time_limit_cut_off_is_said_with_what_it_is_in() -> None:
+    cut = figures(16.0, 90.0, 60.0, requests=3).model_copy(update={"cut": 31})
+    found = list(findings.time_limit_cut(step(V0, None, {32: (16.0, 90.0, 60.0)}, figures=cut)))
+    assert [finding.kind for finding in found] == ["note"]
+    assert found[0].text == (
+        "At 32 the time limit cut 93 requests off: tokens/s has the tokens they had received, the latencies are of the "
+        "9 that were answered by then, and those of all would be longer."
+    )
+    assert list(findings.time_limit_cut(step(V0, None))) == []
 
 
 def test_what_no_rule_explains_is_said_to_be_unexplained() -> None:

@@ -32,6 +32,7 @@ def test_the_load_of_the_machine_beforehand_does_not_matter() -> None:
     ("change", "name"),
     [
         ({"load": KEY.load.model_copy(update={"output_tokens": 64})}, "options of the load test"),
+        ({"workers": 4}, "number of load generators"),
         ({"configuration": "other"}, "the rung's configuration"),
         ({"artifacts": {}}, "artifacts"),
         ({"surroundings": SURROUNDINGS.model_copy(update={"commit": "other"})}, "git commit"),

@@ -58,9 +58,10 @@ class Server:
         return [first, last] if seen.inputs["stream"][0] else [Say("Hello there", tokens=2, finish="length")]
 
 
-def start(folder: Path, address: ServerAddress) -> subprocess.Popen[bytes]:
+def start(folder: Path, address: ServerAddress, workers: int) -> subprocess.Popen[bytes]:
     home = Layout.of_this_checkout().home
     load = ("--concurrency", "1,2", "--output-tokens", "2", "--min-requests", "4", "--repeats", "1")
+    load += ("--workers", str(workers))
     ports = (str(address.http_port), str(address.grpc_port))
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
@@ -73,19 +74,28 @@ def start(folder: Path, address: ServerAddress) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)]
+    ("number", "code", "workers"),
+    [
+        (signal.SIGINT, 130, 0),
+        (signal.SIGTERM, 130, 0),
+        (signal.SIGKILL, -signal.SIGKILL, 0),
+        (signal.SIGTERM, 130, 2),
+        (signal.SIGKILL, -signal.SIGKILL, 2),
+    ],
 )
-def test_an_ended_report_leaves_no_process_and_goes_on(tmp_path: Path, number: signal.Signals, code: int) -> None:
+def test_an_ended_report_leaves_no_process_and_goes_on(
+    tmp_path: Path, number: signal.Signals, code: int, workers: int
+) -> None:
     server = Server()
     with running(server.triton) as address:
-        report = start(tmp_path, address)
+        report = start(tmp_path, address, workers)
         # In the middle of the second of two cells.
         wait_until((tmp_path / "report/cells/v2-1-1/cell.json").exists, PATIENCE_S)
         server.seconds = 3.0
         asked = len(server.triton.seen)
         wait_until(lambda: len(server.triton.seen) > asked, PATIENCE_S)
         processes = psutil.Process(report.pid).children(recursive=True)
-        assert len(processes) == 1
+        assert len(processes) == 1 + workers
         report.send_signal(number)
         assert report.wait(PATIENCE_S) == code
         wait_until(lambda: not any(process.is_running() for process in processes), PATIENCE_S)
@@ -93,7 +103,7 @@ def test_an_ended_report_leaves_no_process_and_goes_on(tmp_path: Path, number: s
         assert not (tmp_path / "report/cells/v2-2-1/cell.json").exists()
 
         server.seconds = 0.0
-        assert start(tmp_path, address).wait(PATIENCE_S) == 0, (tmp_path / "log").read_text(encoding="utf-8")
+        assert start(tmp_path, address, workers).wait(PATIENCE_S) == 0, (tmp_path / "log").read_text(encoding="utf-8")
     made, _ = read_report(tmp_path / "report")
     assert [(cell.level, cell.state, cell.reused) for cell in made.cells] == [
         (1, "measured", True),

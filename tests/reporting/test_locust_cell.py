@@ -44,7 +44,8 @@ def test_the_command_says_everything() -> None:
         *("-X", "utf8", "-m", "locust", "-f", "loadtest/locustfile.py", "--headless"),
         *("--host", "http://127.0.0.1:8000", "--targets", "llm_bf16:1", "--protocol", "generate_stream"),
         *("--workload", "fixed-50-256", "--sampling", '{"temperature": 0.0}'),
-        *("--input-tokens", "50", "--output-tokens", "16", "--users", "8", "--requests", "8"),
+        *("--input-tokens", "50", "--output-tokens", "16", "--users", "8"),
+        *("--spawn-rate", "8", "--requests", "8"),
         *(
             "--tokenizer",
             "models/smollm2-135m-instruct",
@@ -56,6 +57,38 @@ def test_the_command_says_everything() -> None:
             "cells/v2-8-1",
         ),
     ]
+
+
+def test_a_master_waits_for_its_workers_at_a_port_of_this_machine() -> None:
+    command = locust_command(OPTIONS, Path("cells/v2-8-1"), 2, 40001)
+    assert command[-9:] == [
+        *("--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", "40001"),
+        *("--expect-workers", "2", "--expect-workers-max-wait", "30"),
+    ]
+
+
+def test_workers_are_started_beside_their_master_and_end_with_it(home: Path) -> None:
+    run = pretend(
+        home,
+        "here = pathlib.Path(sys.argv[sys.argv.index('--out') + 1] if '--out' in sys.argv else 'cell')\n"
+        "if '--worker' in sys.argv:\n"
+        "    (here / f'pid-{os.getpid()}').write_text(sys.argv[sys.argv.index('--master-port') + 1])\n"
+        "    time.sleep(600)\n"
+        "while len(list(here.glob('pid-*'))) < 2: time.sleep(0.01)\n"
+        "(here / 'results.json').write_text(sys.argv[sys.argv.index('--master-bind-port') + 1])",
+    )
+    folder = home / "cell"
+    folder.mkdir()
+    run(OPTIONS, folder, 2)
+    workers = list(folder.glob("pid-*"))
+    assert {worker.read_text() for worker in workers} == {(folder / "results.json").read_text()}
+    assert not any(psutil.pid_exists(int(worker.name.removeprefix("pid-"))) for worker in workers)
+    assert (folder / "locust-worker-2.log").is_file()
+
+
+def test_a_time_limit_cuts_what_runs_by_then() -> None:
+    options = OPTIONS.model_copy(update={"duration_s": 30.0})
+    assert locust_command(options, Path("cells/v0-8-1"))[-4:] == ["--run-time", "30", "--stop-timeout", "0"]
 
 
 def test_without_a_tokenizer_none_is_named() -> None:
@@ -76,20 +109,20 @@ def test_what_it_leaves_and_says_stays_in_the_cells_folder(home: Path) -> None:
     )
     folder = home / "cell"
     folder.mkdir()
-    run(OPTIONS, folder)
+    run(OPTIONS, folder, 0)
     assert (folder / "results.json").read_text() == str(home)
     assert (folder / "locust.log").read_text() == "done\n"
 
 
 def test_a_missed_sla_is_a_run_and_one_without_results_is_none(home: Path) -> None:
     results = f"pathlib.Path({str(home / 'results.json')!r})"
-    pretend(home, f"{results}.touch(); sys.exit(1)")(OPTIONS, home)
+    pretend(home, f"{results}.touch(); sys.exit(1)")(OPTIONS, home, 0)
     with pytest.raises(ReportError, match=r"code 1: ModuleNotFoundError: No module named 'gone' \(in \"[^\"]*log\"\)$"):
-        pretend(home, f"{results}.unlink(); import gone")(OPTIONS, home)
+        pretend(home, f"{results}.unlink(); import gone")(OPTIONS, home, 0)
     with pytest.raises(ReportError, match=r"the load test ended with code 2: try another \(in"):
-        pretend(home, "print('no such workload'); print(); print('try another'); sys.exit(2)")(OPTIONS, home)
+        pretend(home, "print('no such workload'); print(); print('try another'); sys.exit(2)")(OPTIONS, home, 0)
     with pytest.raises(ReportError, match=r'ended with code 3: it said nothing in "[^"]*locust\.log"'):
-        pretend(home, "sys.exit(3)")(OPTIONS, home)
+        pretend(home, "sys.exit(3)")(OPTIONS, home, 0)
 
 
 def test_a_load_test_that_hangs_is_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,8 +130,15 @@ def test_a_load_test_that_hangs_is_ended(home: Path, monkeypatch: pytest.MonkeyP
     options = OPTIONS.model_copy(update={"deadline_s": 0.5})
     run = pretend(home, f"pathlib.Path({str(home / 'pid')!r}).write_text(str(os.getpid())); time.sleep(600)")
     with pytest.raises(ReportError, match=r"the load test did not end within 1 s"):
-        run(options, home)
+        run(options, home, 0)
     assert not psutil.pid_exists(int((home / "pid").read_text()))
+
+
+def test_a_time_limit_is_what_it_is_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.reporting.locust_cell._START_S", 0.5)
+    options = OPTIONS.model_copy(update={"deadline_s": 600.0, "duration_s": 0.5})
+    with pytest.raises(ReportError, match=r"the load test did not end within 1 s"):
+        pretend(home, "time.sleep(600)")(options, home, 0)
 
 
 @pytest.mark.slow
@@ -115,7 +155,7 @@ def test_an_interruption_leaves_no_process(home: Path) -> None:
         "import sys; from pathlib import Path; from tools.reporting import locust_cell\n"
         "from tests.reporting.test_locust_cell import OPTIONS\n"
         "locust_cell._END_S = 0.2\n"
-        f"home = Path({str(home)!r})\nlocust_cell.LocustRun(home)(OPTIONS, home)"
+        f"home = Path({str(home)!r})\nlocust_cell.LocustRun(home)(OPTIONS, home, 0)"
     )
     checkout = Path(__file__).resolve().parents[2]
     process = subprocess.Popen([sys.executable, "-c", code], cwd=checkout, stderr=subprocess.PIPE)

@@ -107,7 +107,7 @@ def test_prompts_are_measured_with_the_models_tokenizer_where_there_is_one(tmp_p
 
 def test_two_reports_do_not_share_a_folder(tmp_path: Path) -> None:
     class Second(FakeLoad):
-        def __call__(self, options: object, folder: Path) -> None:
+        def __call__(self, options: object, folder: Path, workers: int) -> None:
             make_report(order(tmp_path), Layout(tmp_path), serving, FakeLoad(), Told())
 
     made = make_report(order(tmp_path, labels=("v2",)), Layout(tmp_path), serving, Second(), Told())
@@ -170,7 +170,8 @@ def test_a_place_that_holds_something_else_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("isolated", [False, True])
 def test_the_command_makes_the_same_report_again(isolated: bool, tmp_path: Path) -> None:
-    settings = SETTINGS.model_copy(update={"isolated": isolated, "seed": 7, "deadline_s": 60.5})
+    limits = {"deadline_s": 60.5, "cell_s": 30, "workers": 0} if isolated else {"workers": 3}
+    settings = SETTINGS.model_copy(update={"isolated": isolated, "seed": 7, **limits})
     *before, command = command_of(order(tmp_path, settings), GIT).splitlines()
     assert before[0] == f"git checkout {GIT.commit}"
     assert any(line.startswith("./ladder up --detach --profile cpu-smollm2") for line in before) is not isolated

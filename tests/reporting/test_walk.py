@@ -222,7 +222,7 @@ def test_a_rung_that_does_not_answer_fails_with_its_reason(tmp_path: Path) -> No
 
 def test_a_load_test_that_cannot_run_is_a_failed_cell(tmp_path: Path) -> None:
     class Broken(FakeLoad):
-        def __call__(self, options: LoadOptions, folder: Path) -> None:
+        def __call__(self, options: LoadOptions, folder: Path, workers: int) -> None:
             raise ReportError("the load test ended with code 2: no workload")
 
     walked = walk(tmp_path, Broken(), turns=[[planned("v2", 1)]])

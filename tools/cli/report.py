@@ -84,6 +84,19 @@ def report_command(
     deadline: Annotated[
         float | None, typer.Option(min=1, max=MOST_SECONDS, metavar="SECONDS", help="Of one request.  [default: 120]")
     ] = None,
+    cell_seconds: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="SECONDS", help="Of one measurement; tokens of requests it cuts off count."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Processes that generate the load; 0 is one in all.  [default: 0 on CPU; by streams and cores on a "
+            "GPU]",
+        ),
+    ] = None,
     isolate: Annotated[
         bool, typer.Option("--isolate", help="Start a server for each rung instead of using the running one.")
     ] = False,
@@ -128,6 +141,8 @@ def report_command(
         "seed": seed,
         "protocol": protocol,
         "deadline_s": deadline,
+        "cell_s": cell_seconds,
+        "workers": workers,
         "isolated": isolate,
     }
     try:

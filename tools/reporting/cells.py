@@ -110,9 +110,13 @@ class CellStore:
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """The one target of a cell's load test, and whether the client kept up."""
+    """The one target of a cell's load test, and whether the client kept up.
+
+    `limited`: the load test had a time limit, so that cutting requests off belongs to it.
+    """
 
     target: TargetResult
+    limited: bool
     saturated: tuple[str, ...]
     partial: tuple[str, ...]
 
@@ -128,10 +132,13 @@ class CellResult:
             raise ReportError(f'"{file}" is not what a load test writes: {error.errors()[0]["msg"]}') from None
         if len(result.targets) != 1:
             raise ReportError(f'"{file}" has {len(result.targets)} targets: a cell has one')
-        return cls(result.targets[0], result.client.saturated, result.partial)
+        limited = result.options.duration_s is not None
+        return cls(result.targets[0], limited, result.client.saturated, result.partial)
 
     def trouble(self) -> str:
-        """Why its figures stand for nothing; empty when every request was answered whole."""
+        """Why its figures stand for nothing; empty when every request was answered whole, or cut off by the limit with
+        its tokens counted.
+        """
         target = self.target
         if self.partial:
             return f"it is partial: {'; '.join(self.partial)}"
@@ -140,9 +147,12 @@ class CellResult:
             message = next(iter(target.messages), "")
             said = f": {message}" if message else ""
             return f"{sum(target.failures.values())} of {target.requests} requests failed ({kinds}){said}"
-        if target.cut:
+        if target.cut and not self.limited:
             return f"{target.cut} requests were cut off"
+        if target.cut_uncounted:
+            return f"{target.cut_uncounted} requests were cut off before the server had counted their tokens"
         missing = [name for name in ("ttft_ms", "tpot_ms", "e2e_ms") if not getattr(target, name).count]
         if missing:
-            return f"no request has {', '.join(missing)}"
+            limit = " within the time limit of the cell: raise --cell-seconds" if target.cut else ""
+            return f"no request has {', '.join(missing)}{limit}"
         return ""

@@ -38,7 +38,9 @@ KINDS: Final[Mapping[Figure, FigureKind]] = {
 class CellFigures(_Record):
     """One cell. Latencies are medians over its requests, in milliseconds, unless they are called otherwise.
 
-    `tokens_per_s`: output tokens of all streams by the time from the first request to the last answer.
+    `tokens_per_s`: output tokens of all streams by the time from the first request to the last answer, or to the time
+    limit of the cell. `cut`: requests that this limit cut off; `output_tokens` has what they had received, and the
+    other figures leave them out.
     """
 
     tokens_per_s: float
@@ -54,6 +56,8 @@ class CellFigures(_Record):
     requests: int
     output_tokens: int
     input_tokens: int
+    cut: int = 0
+    cut_output_tokens: int = 0
 
     @classmethod
     def of(cls, target: TargetResult) -> CellFigures:
@@ -72,6 +76,8 @@ class CellFigures(_Record):
             requests=target.requests,
             output_tokens=target.output_tokens,
             input_tokens=target.input_tokens,
+            cut=target.cut,
+            cut_output_tokens=target.cut_output_tokens,
         )
 
 
@@ -96,7 +102,7 @@ class LevelFigures(_Record):
     """A rung at one concurrency: each figure over the repeats that were measured.
 
     `of_repeats` says which repeats they are, in the order of every spread's values. `acceptance_length` is None for a
-    rung that does not draft.
+    rung that does not draft. `cut` requests of all repeats met the time limit of their cell, `answered` did not.
     """
 
     level: int
@@ -113,6 +119,8 @@ class LevelFigures(_Record):
     acceptance_length: float | None
     acceptance_rate: float | None
     saturated: tuple[str, ...]
+    answered: int = 0
+    cut: int = 0
 
     def spread(self, figure: Figure) -> Spread:
         found: Spread = getattr(self, figure)
@@ -148,6 +156,8 @@ def level_figures(cells: Sequence[Cell]) -> LevelFigures | None:
         acceptance_length=drafting.acceptance_length,
         acceptance_rate=drafting.acceptance_rate,
         saturated=tuple(dict.fromkeys(reason for cell in measured for reason in cell.saturated)),
+        answered=sum(figure.requests for figure in figures),
+        cut=sum(figure.cut for figure in figures),
     )
 
 

@@ -281,6 +281,21 @@ def client_fell_behind(step: Step) -> Iterator[Finding]:
             )
 
 
+def time_limit_cut(step: Step) -> Iterator[Finding]:
+    """A cell that met its time limit knows only the latencies of those that were served early."""
+    for level, figures in sorted(step.levels.items()):
+        if figures.cut:
+            yield Finding(
+                kind="note",
+                text=(
+                    f"At {level} the time limit cut {figures.cut} requests off: tokens/s has the tokens they had "
+                    f"received, the latencies are of the {figures.answered} that were answered by then, and those of "
+                    "all would be longer."
+                ),
+                levels=(level,),
+            )
+
+
 _REASONS: Final[Sequence[Rule]] = (
     attention_is_little,
     one_stream_has_no_batch,
@@ -295,6 +310,7 @@ _NOTES: Final[Sequence[Rule]] = (
     served_one_by_one,
     memory_is_reserved,
     client_fell_behind,
+    time_limit_cut,
 )
 
 

@@ -58,6 +58,7 @@ class CellKey(BaseModel):
 
     Attributes:
         load: the load test without its host, which is another one with each isolated server.
+        workers: processes that generate it, 0 for one in all.
         configuration: hash of the rung's rendered files.
         artifacts: hash of each artifact that the rung loads, by its path in the profile.
     """
@@ -67,6 +68,7 @@ class CellKey(BaseModel):
     rung: str
     repeat: int
     load: LoadOptions
+    workers: int = 0
     surroundings: Surroundings
     configuration: str
     artifacts: dict[str, str]
@@ -80,6 +82,7 @@ _CELL_NAMES: Final = {
     "rung": "rung",
     "repeat": "repeat",
     "load": "options of the load test",
+    "workers": "number of load generators",
     "configuration": "the rung's configuration",
     "artifacts": "artifacts",
 }

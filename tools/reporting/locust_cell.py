@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from loadtest.launching import free_port
 from loadtest.options import LoadOptions
 from tools.bootstrap.processes import isolated
 from tools.reporting.cells import LOG, RESULTS
@@ -20,6 +22,7 @@ from tools.serving.server import last_lines
 from tools.wire.parent_death import dying_with_this_process
 
 LOCUSTFILE: Final = "loadtest/locustfile.py"
+_LOCUST: Final = (sys.executable, "-X", "utf8", "-m", "locust", "-f", LOCUSTFILE)
 _START_S: Final = 60.0
 _END_S: Final = 5.0
 _TAIL_LINES: Final = 20
@@ -29,7 +32,7 @@ _SLA_MISSED: Final = 1
 class RunLoad(Protocol):
     """Runs a load test and leaves its files in a folder. Raises ReportError when there are no results."""
 
-    def __call__(self, options: LoadOptions, folder: Path) -> None: ...
+    def __call__(self, options: LoadOptions, folder: Path, workers: int) -> None: ...
 
 
 class LocustRun:
@@ -39,11 +42,15 @@ class LocustRun:
         """`home` is the repository's root."""
         self._home = home
 
-    def __call__(self, options: LoadOptions, folder: Path) -> None:
+    def __call__(self, options: LoadOptions, folder: Path, workers: int) -> None:
         # With a round of requests a stream, each may take as long as its deadline.
         rounds = -(-(options.requests or 1) // options.users)
-        limit_s = _START_S + rounds * options.deadline_s
-        with (folder / LOG).open("wb") as log, self._started(options, folder, log.fileno()) as process:
+        limit_s = _START_S + min(rounds * options.deadline_s, options.duration_s or math.inf)
+        port = free_port() if workers else None
+        with contextlib.ExitStack() as running:
+            process = running.enter_context(self._started(locust_command(options, folder, workers, port), folder / LOG))
+            for number in range(1, workers + 1):
+                running.enter_context(self._started(_worker_command(port), folder / f"locust-worker-{number}.log"))
             try:
                 code = process.wait(limit_s)
             except subprocess.TimeoutExpired:
@@ -53,36 +60,55 @@ class LocustRun:
             raise ReportError(f"the load test ended with code {code}: {_last_words(folder / LOG)}")
 
     @contextlib.contextmanager
-    def _started(self, options: LoadOptions, folder: Path, log: int) -> Iterator[subprocess.Popen[bytes]]:
-        process = subprocess.Popen(
-            locust_command(options, folder),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=self._home,
-            env=locust_environment(os.environ, self._home),
-            # A Ctrl-C is for the report, which then ends the load test.
-            start_new_session=True,
-            # Nothing that a report which is killed leaves behind may write into the cells of the next.
-            preexec_fn=dying_with_this_process(signal.SIGKILL),
-        )
+    def _started(self, command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._home,
+                env=locust_environment(os.environ, self._home),
+                # A Ctrl-C is for the report, which then ends the load test.
+                start_new_session=True,
+                # Nothing that a report which is killed leaves behind may write into the cells of the next.
+                preexec_fn=dying_with_this_process(signal.SIGKILL),
+            )
         try:
             yield process
         finally:
             _end(process)
 
 
-def locust_command(options: LoadOptions, folder: Path) -> list[str]:
-    """The command line of a cell; it says everything, so that a cell can be repeated by hand."""
+def locust_command(options: LoadOptions, folder: Path, workers: int = 0, port: int | None = None) -> list[str]:
+    """The command line of a cell; it says everything, so that a cell can be repeated by hand.
+
+    With `workers` it is that of their master, which waits for them at `port`.
+    """
     return [
-        *(sys.executable, "-X", "utf8", "-m", "locust", "-f", LOCUSTFILE, "--headless"),
+        *(*_LOCUST, "--headless"),
         *("--host", options.host, "--targets", ",".join(options.targets), "--protocol", options.protocol.value),
         *("--workload", options.workload, "--sampling", json.dumps(options.sampling)),
         *("--input-tokens", str(options.input_tokens), "--output-tokens", str(options.output_tokens)),
-        *("--users", str(options.users), "--requests", str(options.requests)),
+        # All at once: Locust's own pace takes seconds to bring many streams together.
+        *("--users", str(options.users), "--spawn-rate", str(options.users), "--requests", str(options.requests)),
         *(["--tokenizer", options.tokenizer] if options.tokenizer else []),
         *("--deadline", f"{options.deadline_s:g}", "--seed", str(options.seed), "--out", str(folder)),
+        # A time limit means what runs by then, too.
+        *([] if options.duration_s is None else ["--run-time", f"{options.duration_s:g}", "--stop-timeout", "0"]),
+        *(_master(workers, port) if workers else []),
     ]
+
+
+def _master(workers: int, port: int | None) -> list[str]:
+    return [
+        *("--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", str(port)),
+        *("--expect-workers", str(workers), "--expect-workers-max-wait", f"{_START_S / 2:g}"),
+    ]
+
+
+def _worker_command(port: int | None) -> list[str]:
+    return [*_LOCUST, "--worker", "--master-host", "127.0.0.1", "--master-port", str(port)]
 
 
 def locust_environment(variables: Mapping[str, str], home: Path) -> dict[str, str]:

@@ -155,6 +155,7 @@ class _Keys:
             rung=rung.label,
             repeat=repeat,
             load=self._order.settings.load("", rung.target, level, repeat, self._tokenizer),
+            workers=self._order.settings.workers_for(level, self._surroundings.cores),
             surroundings=self._surroundings,
             configuration=hash_of_text(config_of(target, self._files)),
             artifacts={path: self._hashes[path] for path in needed_artifacts(self._order.profile, [target.model])},
@@ -236,6 +237,8 @@ def command_of(order: Order, git: GitState) -> str:
         *("--requests-per-stream", str(settings.requests_per_stream), "--min-requests", str(settings.min_requests)),
         *("--repeats", str(settings.repeats), "--seed", str(settings.seed)),
         *("--protocol", settings.protocol.value, "--deadline", f"{settings.deadline_s:g}"),
+        *([] if settings.cell_s is None else ["--cell-seconds", str(settings.cell_s)]),
+        *([] if settings.workers is None else ["--workers", str(settings.workers)]),
         *(["--isolate"] if settings.isolated else []),
     ]
     lines = [f"git checkout {git.commit}"] if git.commit else []

@@ -145,7 +145,7 @@ class Walk:
         folder = self._store.begin(cell)
         before, started = rung.metrics(), time.monotonic()
         try:
-            self._run_load(cell.key.load.model_copy(update={"host": rung.host}), folder)
+            self._run_load(cell.key.load.model_copy(update={"host": rung.host}), folder, cell.key.workers)
             reason = CellResult.read(folder).trouble()
         except ReportError as error:
             reason = str(error)

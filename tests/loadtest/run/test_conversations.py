@@ -17,6 +17,15 @@ def test_a_session_goes_on_with_its_answers_and_the_next_one_follows() -> None:
     assert [session.answers for session in workload.opened] == [[None, "one", "two"], [None]]
 
 
+def test_what_is_made_up_beforehand_is_what_would_be_said_anyway() -> None:
+    prepared, plain = (Conversation(FakeWorkload(turns=2), "seed") for _ in range(2))
+    prepared.prepare(3)
+    prepared.prepare(2)
+
+    answers = (None, "one", None, None, "two", "three", None)
+    assert [prepared.next(answer) for answer in answers] == [plain.next(answer) for answer in answers]
+
+
 def test_a_failed_turn_ends_its_session() -> None:
     workload = FakeWorkload(turns=5)
     conversation = Conversation(workload, "seed")
