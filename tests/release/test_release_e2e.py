@@ -63,7 +63,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         _write(folder / f"llm_{name}" / "1" / "model.json", json.dumps({"step_s": step_s}))
     layout = Layout.of_this_checkout()
     base = free_port_base(layout, 9200)
-    with serving(folder, ["chat", "chat_tokenizer", "llm_bf16"], base, layout, print) as running:
+    with serving(folder, ("chat", "chat_tokenizer", "llm_bf16"), base, layout, print) as running:
         with Client(running.address.endpoint(Protocol.GRPC)) as client:
             wait_until(lambda: answers(client))
         yield running

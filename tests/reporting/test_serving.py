@@ -102,10 +102,17 @@ class FakeServing:
 
     @contextmanager
     def __call__(
-        self, repository: Path, model: str, port_base: int | None, layout: Layout, report: Callable[[str], None]
+        self,
+        repository: Path,
+        models: tuple[str, ...],
+        port_base: int | None,
+        layout: Layout,
+        report: Callable[[str], None],
     ) -> Iterator[object]:
         if self._error is not None:
             raise self._error
+        assert isinstance(models, tuple), "a model's name alone would be taken for one model per letter"
+        (model,) = models
         self.served.append((model, port_base, (repository / model / "config.pbtxt").read_text()))
         try:
             yield SimpleNamespace(address=ServerAddress.from_port_base(8510))

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tools.bootstrap.layout import Layout
@@ -33,7 +33,7 @@ Report = Callable[[str], None]
 
 @contextlib.contextmanager
 def serving(
-    repository: Path, models: Sequence[str], port_base: int | None, layout: Layout, report: Report
+    repository: Path, models: tuple[str, ...], port_base: int | None, layout: Layout, report: Report
 ) -> Iterator[Server | RunningInstance]:
     """Serve these models of `repository`; without a port base, on the first free one.
 

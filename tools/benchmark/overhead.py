@@ -108,7 +108,7 @@ def bench_overhead(
         folder = Path(name)
         write_model(folder / "models", profile, model)
         with (
-            serving(folder / "models", [model], port_base, layout, report) as server,
+            serving(folder / "models", (model,), port_base, layout, report) as server,
             flood_process(layout, folder / "flood.log") as flood,
             _bare_process(profile, model, server, layout, folder / "bare.log") as bare,
         ):

@@ -102,7 +102,7 @@ def bench_router(
         write_mock_model(folder / "models", profile, model, arguments)
         write_router(folder / "models", profile, model)
         with (
-            serving(folder / "models", [model, ROUTER], port_base, layout, report) as server,
+            serving(folder / "models", (model, ROUTER), port_base, layout, report) as server,
             flood_process(layout, folder / "flood.log") as flood,
         ):
             with ServerInfo.at(server.address.endpoint(Protocol.GRPC)) as info:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,7 @@ class RunningInstance:
         return ServerAddress.from_port_base(self.instance.port_base)
 
 
-def running_with(repository: Path, models: Sequence[str], port_base: int, layout: Layout) -> RunningInstance | None:
+def running_with(repository: Path, models: tuple[str, ...], port_base: int, layout: Layout) -> RunningInstance | None:
     """This checkout's server at a port base if it has these models alone, and serves them as `repository` would."""
     files = InstanceFiles.at(port_base, layout)
     if not files.supervised():

@@ -121,7 +121,7 @@ def router_server(folder: Path, port_base: int) -> Iterator[RouterServer]:
     release_file = models / ROUTER / FILE_NAME
     write_release(release_file, parse_release(weights({STABLE: 100}), "test"))
     with (
-        serving(models, [STABLE, CANARY, ROUTER], port_base, Layout.of_this_checkout(), print) as server,
+        serving(models, (STABLE, CANARY, ROUTER), port_base, Layout.of_this_checkout(), print) as server,
         Triton(server.address) as triton,
     ):
         served = RouterServer(Deployment(server.address), triton, release_file)
