@@ -114,7 +114,8 @@ def test_ask_every_rung_in_json(address: ServerAddress) -> None:
 
     assert asked.returncode == 0, asked.stderr
     records = [json.loads(line) for line in asked.stdout.splitlines()]
-    assert [record["rung"] for record in records] == ["v0", "v1", "v1b", "v2", "v3", "v4"]
+    assert [record["rung"] for record in records] == ["v0", "v1", "v1b", "v2", "v3", "v4", "v5"]
+    assert records[-1]["model"] == "llm_bf16", "who answered for the router"
     assert all("Paris" in record["answer"] for record in records)
 
 

@@ -77,7 +77,10 @@ def test_a_prompt_as_tokens_is_taken_as_it_is(triton: Triton) -> None:
 
 @every_way
 def test_a_conversation_gets_what_the_ensemble_says(triton: Triton, way: Way) -> None:
-    inputs = {"messages": conversation("What is the capital of France?"), "sampling_parameters": sampling(12)}
+    inputs = {
+        "messages": conversation("What is the capital of France? Answer in one sentence."),
+        "sampling_parameters": sampling(12),
+    }
     [ensemble] = triton.ask(way, Model("chat_bf16"), inputs)
     [routed] = triton.ask(way, CHAT, inputs)
     assert routed == ensemble | SERVED

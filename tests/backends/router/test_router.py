@@ -29,6 +29,8 @@ routes:
 """
 SHADOWED = ALL_TO_BF16 + "  shadow: {model: llm_awq, version: 1, share: 100, max_in_flight: 2}\n"
 GREEDY = {"temperature": 0}
+# The stage's tokenizer reads it as words.
+CONVERSATION = {"messages": "one two"}
 
 QUEUE_FULL = Failure("UNAVAILABLE", "the queue is full", "queue_full")
 DIED = Failure("UNAVAILABLE", "the engine died", "engine_died")
@@ -65,7 +67,7 @@ def eagle(stage: Stage) -> Peer:
 
 
 def test_a_request_reaches_its_target_and_the_answer_its_client(stage: Stage, bf16: Peer) -> None:
-    asked = stage.ask(text_input="one two", sampling_parameters='{"max_tokens": 2}', return_num_output_tokens=True)
+    asked = stage.ask(**CONVERSATION, sampling_parameters='{"max_tokens": 2}', return_num_output_tokens=True)
     (request,) = bf16.requests
     assert (request.prompt, request.token_ids, request.parameters) == ("one two", [0, 1], '{"max_tokens": 2}')
     assert request.echo is False, "a prompt that a template wrote would be repeated"
@@ -74,6 +76,15 @@ def test_a_request_reaches_its_target_and_the_answer_its_client(stage: Stage, bf
     assert served_by(asked) == BF16
     assert asked.responses[0].names() == ["text_output", "num_output_tokens", "served_model", "served_version"]
     assert stage.router.open_streams == 0
+
+
+def test_a_plain_prompt_is_left_to_the_engine_unless_its_length_is_asked_for(stage: Stage, bf16: Peer) -> None:
+    stage.ask(text_input="one two")
+    assert (bf16.requests[-1].prompt, bf16.requests[-1].token_ids) == ("one two", None)
+    long = "- name: long\n  when: {prompt_tokens: {over: 3}}\n  targets: [{model: llm_bf16, version: 1, weight: 100}]\n"
+    stage.release(ALL_TO_BF16.replace("routes:\n", f"routes:\n{long}"))
+    stage.ask(text_input="one two")
+    assert (bf16.requests[-1].prompt, bf16.requests[-1].token_ids) == ("one two", [0, 1])
 
 
 def test_the_target_is_named_once(stage: Stage, bf16: Peer) -> None:
@@ -111,15 +122,16 @@ def test_what_cannot_be_read_or_tokenized_is_refused(stage: Stage, bf16: Peer) -
 
 def test_while_the_tokenizer_is_down_requests_fail_and_tokens_still_go(stage: Stage, bf16: Peer) -> None:
     stage.tokenizer.held = []
-    waiting = stage.ask()
+    waiting = stage.ask(**CONVERSATION)
     stage.on_down(Failure("UNAVAILABLE", "the tokenizer is down"))
     assert ended(waiting).error.message() == "the tokenizer is down"
     stage.tokenizer.answer(stage.tokenizer.held[0])
     assert bf16.requests == [], "an answer that comes too late starts nothing"
     stage.tokenizer.failure = Failure("UNAVAILABLE", "still down")
-    assert ended(stage.ask()).error.message() == "still down"
+    assert ended(stage.ask(**CONVERSATION)).error.message() == "still down"
     stage.ask(input_ids=[1])
-    assert len(bf16.requests) == 1
+    stage.ask(text_input="plain")
+    assert len(bf16.requests) == 2
 
 
 def test_what_the_release_reads_does_not_reach_the_engine(stage: Stage, bf16: Peer) -> None:
@@ -395,7 +407,7 @@ def test_a_retried_stream_is_cancelled_where_it_is(stage: Stage, bf16: Peer, awq
 
 def test_a_request_that_waits_for_its_tokens_can_be_cancelled(stage: Stage, bf16: Peer) -> None:
     stage.tokenizer.held = []
-    asked = stage.ask()
+    asked = stage.ask(**CONVERSATION)
     asked.cancelled = True
     assert ended(asked).error.message() == "the request was cancelled before an engine had it"
     stage.tokenizer.answer(stage.tokenizer.held[0])
@@ -603,7 +615,7 @@ def test_nothing_is_kept_of_what_has_ended(stage: Stage, bf16: Peer, awq: Peer) 
     wait_until(lambda: bf16.cancelled)
     stage.fail(bf16, Failure("CANCELLED", "x"), keys[3])
     stage.tokenizer.failure = Failure("UNAVAILABLE", "x")
-    untokenized = stage.ask()
+    untokenized = stage.ask(**CONVERSATION)
     for sender in (answered, failed, retried, cancelled, untokenized):
         ended(sender)
     for copy in [request for request in awq.requests if not request.stream]:

@@ -52,6 +52,12 @@ def choose(release: Release, facts: Facts, draw: Draw) -> Choice:
     return Choice(route, (first, *fallback), shadow if shadow and draw() * WHOLE < shadow.share else None, key)
 
 
+def counts_tokens(release: Release) -> bool:
+    """Whether the way a request takes may depend on the tokens of its prompt."""
+    conditions = [route.condition for route in release.routes if route.condition is not None]
+    return any(condition.over >= 0 or condition.under for condition in conditions)
+
+
 def holds(condition: Condition, facts: Facts) -> bool:
     """Whether everything that `condition` asks is so."""
     if not condition.over < facts.prompt_tokens or (condition.under and not facts.prompt_tokens < condition.under):

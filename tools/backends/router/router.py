@@ -23,7 +23,7 @@ from ..delivery import Delivery
 from ..model_config import ModelConfig
 from ..supervisor import Patience
 from .attempts import Attempt, Stream
-from .choosing import Facts, choose, without_own
+from .choosing import Facts, choose, counts_tokens, without_own
 from .engine import RouterEngine
 from .metrics import ReleaseMetrics, error_reason
 from .peers import EnginePeer, EnginePeers, Identity
@@ -95,15 +95,22 @@ class Router:
         return self._delivery.open_streams
 
     def submit(self, stream: Stream, tokenize: Tokenize | None) -> None:
-        """Take a request; its outlet gets the answer, the last delta with `final`, whatever happens to any engine."""
+        """Take a request; its outlet gets the answer, the last delta with `final`, whatever happens to any engine.
+
+        A plain prompt whose length nobody asks for is left to the target's engine, which spares it the way to the own
+        one and back.
+        """
         key = stream.request.key
         with self._lock:
             self._streams[key] = stream
+            release = self._release
+            if tokenize is not None and _is_plain(tokenize) and not counts_tokens(release):
+                tokenize = None
             if tokenize is not None:
                 self._waiting[key] = stream
         self._delivery.open(key, stream.outlet)
         if tokenize is None:
-            self._route(stream)
+            self._route(stream, release)
         elif failure := self._engine.tokenize(tokenize):
             self._fail_waiting([key], failure)
 
@@ -132,10 +139,11 @@ class Router:
             return
         with self._lock:
             stream = self._waiting.pop(tokenized.key, None)
+            release = self._release
         if stream is not None:
             stream.request.prompt = tokenized.prompt
             stream.request.token_ids = tokenized.token_ids
-            self._route(stream)
+            self._route(stream, release)
 
     def _on_tokenizer_down(self, failure: Failure) -> None:
         with self._lock:
@@ -164,14 +172,14 @@ class Router:
 
     # Choosing
 
-    def _route(self, stream: Stream) -> None:
-        """Send a request, whose tokens are known by now, to the engine that is to answer it."""
+    def _route(self, stream: Stream, release: Release) -> None:
+        """Send a request, whose tokens are known by now if `release` asks for them, to the engine that is to answer."""
         request = stream.request
         with self._lock:
-            choice = choose(self._release, _facts(stream), self._random.random)
+            choice = choose(release, _facts(stream), self._random.random)
             stream.route, stream.targets, stream.sticky_key = choice.route.name, choice.targets, choice.key
             if request.parameters_source == "request parameters" and stream.parameters:
-                request.parameters = json.dumps(without_own(self._release, stream.parameters))
+                request.parameters = json.dumps(without_own(release, stream.parameters))
             failure = _CANCELLED if stream.cancelled else self._begin(stream)
             if failure is not None:
                 del self._streams[request.key]
@@ -319,6 +327,11 @@ class Router:
 
 
 _CANCELLED = Failure("CANCELLED", "the request was cancelled before an engine had it")
+
+
+def _is_plain(tokenize: Tokenize) -> bool:
+    """Whether the prompt is a text that an engine can read as it is."""
+    return tokenize.messages is None and bool(tokenize.text)
 
 
 def _facts(stream: Stream) -> Facts:
