@@ -27,6 +27,8 @@ BOTH = [ENGLISH, CHINESE]
 PAGES = [
     *BOTH,
     ROOT / "docker" / "README.md",
+    ROOT / "docker" / "kubernetes" / "README.md",
+    ROOT / "docker" / "monitoring" / "README.md",
     ROOT / "loadtest" / "README.md",
     ROOT / "loadtest" / "workloads" / "README.md",
     ROOT / "tools" / "drafting" / "README.md",

@@ -18,9 +18,10 @@ from tools.bootstrap.layout import Layout
 from tools.cli.side_by_side import started
 from tools.cli.signals import end_in_order_on
 
-_FAST = "not e2e and not slow and not gpu and not browser"
+_FAST = "not e2e and not slow and not gpu and not browser and not promtool"
 _NEEDS_GPU = "gpu"
 _NEEDS_CHROMIUM = "browser and not gpu"
+_NEEDS_PROMTOOL = "promtool"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # Folders whose tests take half of the time of all. Of torch and transformers, which take seconds to import, the other
 # half knows nothing; only end-to-end tests do, none of which is a fast one.
@@ -71,11 +72,14 @@ def run_checks(
     else:
         failed = [check.name for check in checks(fast=fast, pytest_arguments=context.args) if not _passes(check)]
     if fast:
-        print("== not run: what is marked e2e, slow, browser or gpu; ./ladder test runs all but gpu", flush=True)
+        left_out = "e2e, slow, browser, promtool or gpu"
+        print(f"== not run: what is marked {left_out}; ./ladder test runs all but gpu", flush=True)
     else:
         _list_tests(_NEEDS_GPU, "they need a GPU")
         if chromium() is None:
             _list_tests(_NEEDS_CHROMIUM, "they need Chromium (Debian: apt-get install chromium)")
+        if shutil.which("promtool") is None:
+            _list_tests(_NEEDS_PROMTOOL, "they need promtool (Debian: apt-get install prometheus)")
     if failed:
         print(f"failed: {'; '.join(failed)}", flush=True)
         raise typer.Exit(1)
@@ -134,7 +138,10 @@ def chromium() -> str | None:
 
 
 def _all() -> str:
-    return f"not gpu{'' if chromium() else ' and not browser'}"
+    missing = [] if chromium() else ["browser"]
+    if shutil.which("promtool") is None:
+        missing.append("promtool")
+    return " and ".join(f"not {marker}" for marker in ("gpu", *missing))
 
 
 def _list_tests(marked: str, why: str) -> None:

@@ -21,6 +21,7 @@ from tools.bootstrap.errors import BootstrapError
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.locking import try_lock
 from tools.bootstrap.preparation import prepare as prepare_environments
+from tools.cli.fleet_render import render_command
 from tools.cli.fleet_view import fleet_view
 from tools.cli.served import repositories_to_serve, wanted_models
 from tools.fleet.control import clear, down, status_of
@@ -29,6 +30,7 @@ from tools.fleet.files import FleetFiles, FleetState, known_fleets
 from tools.fleet.keeper import Keeper
 from tools.fleet.plan import MOST_SERVERS, FleetPlan, Limits, Track
 from tools.fleet.site import FleetSite
+from tools.fleet.weights import shares
 from tools.lint.findings import LintInputError
 from tools.release.controller import wait_until_in_force
 from tools.release.errors import ReleaseError, ReleaseFileError
@@ -82,6 +84,7 @@ def register(app: typer.Typer) -> None:
     fleet.command("set")(set_command)
     fleet.command("logs")(logs_command)
     fleet.command("down")(down_command)
+    fleet.command("render")(render_command)
     app.add_typer(fleet, name="fleet")
 
 
@@ -155,7 +158,7 @@ def up_command(
         )
         _keep(fleet, layout, console)
     except _EXPECTED as error:
-        _fail(console, str(error))
+        _fail(str(error))
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
 
@@ -173,7 +176,7 @@ def status_command(
         bases = known_fleets(layout) if port_base is None else [port_base]
         found = [status for base in bases if (status := status_of(base, layout)) is not None]
     except FleetError as error:
-        _fail(console, str(error))
+        _fail(str(error))
     if as_json:
         typer.echo(json.dumps([status.model_dump(mode="json") for status in found], indent=2, ensure_ascii=False))
     elif found:
@@ -196,13 +199,13 @@ def set_command(
     console = Console(highlight=False)
     try:
         site = FleetSite.at(port_base, Layout.of_this_checkout())
-        event = set_weights(site, parse_weights(weights, site), None, why or "by hand")
+        event = set_weights(site, shares(parse_weights(weights, site)), None, why or "by hand")
     except _EXPECTED as error:
-        _fail(console, str(error))
+        _fail(str(error))
     console.print(Text(f"{text_of(event.before)} -> {text_of(event.after)}"), soft_wrap=True)
     waited = wait_until_in_force(site.traffic(event.route), event.after)
     if waited is None:
-        _fail(console, "the proxy has not taken them over: ./ladder fleet logs envoy says why")
+        _fail("the proxy has not taken them over: ./ladder fleet logs envoy says why")
     console.print(f"In force at the proxy after {waited:.1f} s.")
 
 
@@ -219,7 +222,7 @@ def logs_command(
     try:
         file = _log(process, port_base, Layout.of_this_checkout())
     except FleetError as error:
-        _fail(console, str(error))
+        _fail(str(error))
     if not follow_log:
         for line in last_lines(file, lines):
             typer.echo(line)
@@ -238,7 +241,7 @@ def down_command(port_base: PortBaseOption = DEFAULT_PORT_BASE) -> None:
         with console.status("stopping") as shown:
             stopped = down(port_base, Layout.of_this_checkout(), lambda line: shown.update(Text(line)))
     except _EXPECTED as error:
-        _fail(console, str(error))
+        _fail(str(error))
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
     if stopped:
@@ -314,6 +317,6 @@ def _log(process: str, port_base: int, layout: Layout) -> Path:
     return known[process]
 
 
-def _fail(console: Console, text: str) -> NoReturn:
-    console.print(Text(f"error: {text}", style="red"), soft_wrap=True)
+def _fail(text: str) -> NoReturn:
+    Console(stderr=True, highlight=False).print(Text(f"error: {text}", style="red"), soft_wrap=True)
     raise typer.Exit(_FAILED)

@@ -1,54 +1,96 @@
-"""What happened on each track: the counters of its servers' release routers, added up."""
+"""What happened on each track: what its servers' release routers count, added up."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import reduce
-from itertools import chain
 from typing import Final
 
 from tools.release.observation import Counts, Histogram, Observation, observation_in
 from tools.release.weights import Weights
 
-from .plan import TrackName
-
-# A server that is started again counts for more than any number of engines that are.
+# A server that is started again counts for more than any number of its engines that are.
 _SERVER_START: Final = 1_000_000
 
 
-def track_observation(
-    pages: Mapping[TrackName, Sequence[str]], starts: Mapping[TrackName, int], weights: Weights
-) -> Observation:
-    """The look that the servers' metrics pages give; targets are tracks, `starts` how often their servers were started.
+@dataclass(frozen=True)
+class ServerLook:
+    """A look at one server. `starts` is how often it was started, `engine_restarts` of its engines since then."""
 
-    Raises ValueError for servers that count in different buckets.
-    """
-    at = time.time()
-    by_track = {track: [look for page in found for look in _looks(page, at)] for track, found in pages.items()}
-    return Observation(
-        at=at,
-        counts={track: total(chain(*(look.counts.values() for look in looks))) for track, looks in by_track.items()},
-        weights=weights,
-        in_flight={track: sum(sum(look.in_flight.values()) for look in looks) for track, looks in by_track.items()},
-        engines_up={
-            track: all(up for look in looks for up in look.engines_up.values()) for track, looks in by_track.items()
-        },
-        restarts={
-            track: starts[track] * _SERVER_START + sum(sum(look.restarts.values()) for look in looks)
-            for track, looks in by_track.items()
-        },
-        file_broken=any(look.file_broken for looks in by_track.values() for look in looks),
+    starts: int
+    counts: Counts = field(default_factory=Counts)
+    in_flight: int = 0
+    engines_up: bool = True
+    engine_restarts: int = 0
+    file_broken: bool = False
+
+    @property
+    def restarts(self) -> int:
+        """A number that grows with every start of the server or of an engine."""
+        return self.starts * _SERVER_START + self.engine_restarts
+
+
+def server_look(page: str, starts: int) -> ServerLook:
+    """What the text of a server's metrics page says, all its routes and targets together."""
+    # The figures of engines and of the file are no route's: they come with every look, also that of no route.
+    base = observation_in(page, "", 0.0)
+    routes = sorted(set(re.findall(r'^ladder_release_\w+\{[^}]*\broute="([^"]+)"', page, re.M)))
+    looks = [observation_in(page, route, 0.0) for route in routes]
+    return ServerLook(
+        starts=starts,
+        counts=total(counts for look in looks for counts in look.counts.values()),
+        in_flight=sum(sum(look.in_flight.values()) for look in looks),
+        engines_up=all(base.engines_up.values()),
+        engine_restarts=sum(base.restarts.values()),
+        file_broken=base.file_broken,
     )
 
 
-def _looks(page: str, at: float) -> list[Observation]:
-    """One for each route of the page; of engines the first one tells."""
-    routes = sorted(set(re.findall(r'^ladder_release_\w+\{[^}]*\broute="([^"]+)"', page, re.M)))
-    looks = [observation_in(page, route, at) for route in routes]
-    return looks[:1] + [look.model_copy(update={"restarts": {}, "engines_up": {}}) for look in looks[1:]]
+class Tally:
+    """Counts that only grow, of a server that may be started again and then counts from nothing."""
+
+    def __init__(self) -> None:
+        self._before = Counts()
+        self._latest = Counts()
+
+    def add(self, counts: Counts) -> Counts:
+        """All that was counted by now, this latest look included."""
+        try:
+            counts.since(self._latest)
+        except ValueError:
+            self._before = total([self._before, self._latest])
+        self._latest = counts
+        return self.sum
+
+    @property
+    def sum(self) -> Counts:
+        """All that was counted by the latest look."""
+        return total([self._before, self._latest])
+
+
+def fleet_observation(
+    looks: Mapping[str, Iterable[ServerLook]], silent: Iterable[str], weights: Weights, at: float
+) -> Observation:
+    """The look at `at` (seconds since the epoch); targets are tracks, `silent` those with a server that is down.
+
+    Raises ValueError for servers that count in different buckets.
+    """
+    by_track = {track: list(found) for track, found in looks.items()}
+    down = set(silent)
+    return Observation(
+        at=at,
+        counts={track: total(look.counts for look in found) for track, found in by_track.items()},
+        weights=weights,
+        in_flight={track: sum(look.in_flight for look in found) for track, found in by_track.items()},
+        engines_up={
+            track: track not in down and all(look.engines_up for look in found) for track, found in by_track.items()
+        },
+        restarts={track: sum(look.restarts for look in found) for track, found in by_track.items()},
+        file_broken=any(look.file_broken for found in by_track.values() for look in found),
+    )
 
 
 def total(counts: Iterable[Counts]) -> Counts:
@@ -69,7 +111,7 @@ def _sum(one: Counts, other: Counts) -> Counts:
 
 
 def _joined(one: Histogram, other: Histogram) -> Histogram:
-    """Raises ValueError for other buckets, which servers of two versions of this project have."""
+    """Raises ValueError for other buckets, which servers of two versions of this project may have."""
     if not one.total or not other.total:
         return one if one.total else other
     if one.bounds != other.bounds:

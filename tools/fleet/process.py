@@ -99,7 +99,7 @@ class KeptProcess:
             server.require_alive()
 
     def _become(self, phase: Phase, reason: str) -> None:
-        if self.state.phase != phase and phase != "down":
+        if phase == "starting" or (phase != "down" and self.state.phase != phase):
             again = f", start {self.state.starts}" if self.state.starts > 1 else ""
             self._tell(f"{self.state.name} {phase}{again}" + (f": {reason}" if phase == "ready" and reason else ""))
         self.state = self.state.model_copy(update={"phase": phase, "reason": reason})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import httpx
@@ -26,8 +28,8 @@ from tools.rendering.plan import ROUTER
 
 from .errors import FleetError
 from .files import FleetFiles, FleetState, known_fleets
-from .observation import track_observation
-from .plan import CANARY, STABLE, FleetPlan, Member, TrackName
+from .observation import ServerLook, Tally, fleet_observation, server_look
+from .plan import CANARY, STABLE, FleetPlan, Member
 from .weights import read_weights, weights_in_force, write_weights
 
 ROUTE: Final = "fleet"
@@ -117,38 +119,46 @@ class FleetTraffic:
     def __init__(self, files: FleetFiles) -> None:
         self._files = files
         self._client = httpx.Client(timeout=_METRICS_S, trust_env=False)
+        self._tallies: defaultdict[str, Tally] = defaultdict(Tally)
         self._missed = 0
 
     def observe(self) -> Observation | None:
+        """See `Traffic.observe`. Also None while a stable server is down: until it is back nothing can be compared.
+
+        Raises ReleaseError for servers that cannot be compared.
+        """
         state = _state(self._files)
         weights = weights_in_force(state.admin)
         if weights is None:
             return None
-        pages: dict[TrackName, list[str]] = {track: [] for track in state.plan.tracks}
-        silent = []
+        starts = {server.name: server.starts for server in state.servers}
+        looks: dict[str, list[ServerLook]] = {track: [] for track in state.plan.tracks}
+        silent = set()
         for member in state.plan.members:
-            page = self._page(member)
-            if page is None:
-                silent.append(member.track)
-            else:
-                pages[member.track].append(page)
-        starts = {
-            track: sum(server.starts for server in state.servers if server.name.startswith(track)) for track in pages
-        }
+            look, answers = self._look(member, starts[member.name])
+            looks[member.track].append(look)
+            if not answers:
+                silent.add(member.track)
         self._missed = self._missed + 1 if silent else 0
-        # A stable server that is gone is started again by the keeper; until then nothing can be compared.
         if STABLE in silent or 0 < self._missed < _LOOKS_MISSED:
             return None
-        look = track_observation(pages, starts, weights)
-        return look.model_copy(update={"engines_up": {**look.engines_up, CANARY: False}}) if silent else look
+        try:
+            return fleet_observation(looks, silent, weights, time.time())
+        except ValueError as error:
+            raise ReleaseError(
+                f"{error}: they cannot be compared, serve the same version of the ladder on all"
+            ) from None
 
-    def _page(self, member: Member) -> str | None:
+    def _look(self, member: Member, starts: int) -> tuple[ServerLook, bool]:
+        """A server, and whether it answers; one that does not has what was counted last."""
+        tally = self._tallies[member.name]
         try:
             page = self._client.get(f"http://127.0.0.1:{member.address.metrics_port}/metrics")
             page.raise_for_status()
         except httpx.HTTPError:
-            return None
-        return page.text
+            return ServerLook(starts, tally.sum), False
+        look = server_look(page.text, starts)
+        return replace(look, counts=tally.add(look.counts)), True
 
 
 class FleetCandidate:

@@ -54,6 +54,14 @@ def runtime_text(weights: Weights) -> str:
     return json.dumps({"resources": [resource]}, indent=1) + "\n"
 
 
+def shares(given: Weights) -> dict[str, float]:
+    """The weights of both tracks when one of them is given: the other takes what is left."""
+    if len(given) != 1:
+        return dict(given)
+    ((name, weight),) = given.items()
+    return {name: weight, STABLE if name == CANARY else CANARY: round(100.0 - weight, 1)}
+
+
 def read_weights(file: Path) -> dict[str, float]:
     """Weights in percent by track; everything to the stable servers when there is no file. Raises FleetError."""
     try:
