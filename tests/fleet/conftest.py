@@ -26,7 +26,7 @@ from tools.fleet.weights import weights_in_force, write_weights
 from tools.release.weights import Weights, same
 
 FIRST_BASE = 8920
-LIMITS = Limits(in_flight_per_server=4, errors_to_eject=3, ejection_s=1)
+LIMITS = Limits(in_flight_per_server=64, errors_to_eject=3, ejection_s=1)
 
 
 def track(servers: int) -> Track:

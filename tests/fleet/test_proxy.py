@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -16,9 +17,11 @@ from tests.fleet.conftest import CANARY, LIMITS, STABLE, Proxied, plan
 from tests.fleet.upstreams import STREAM
 from tests.waiting import wait_until
 from tools.fleet import proxy
+from tools.fleet.deployment import MONITORING, Deployment, deployment_files
 from tools.fleet.errors import FleetError
 from tools.fleet.plan import Limits
 from tools.fleet.proxy import ProxyPaths
+from tools.spec.loading import load_profile
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -189,16 +192,25 @@ def test_a_canary_that_breaks_is_stood_in_for_by_the_stable_servers(proxied: Mak
 
 
 def test_a_server_that_fails_again_and_again_gets_nothing_for_a_while(proxied: Make) -> None:
-    fleet = proxied(canary=0, limits=LIMITS.model_copy(update={"ejection_s": 2}))
+    fleet = proxied(canary=0, limits=LIMITS.model_copy(update={"ejection_s": 300}))
     bad = fleet.upstreams["stable-0"]
     bad.mode = "fail"
-    send(fleet, 100)
+    send(fleet, 40)
     wait_until(lambda: fleet.stat("cluster.stable_http.outlier_detection.ejections_active") == 1)
     bad.asked.clear()
     assert send(fleet, 40) == {200: 40}
     assert bad.asked.total() == 0
-    bad.mode = "answer"
-    wait_until(lambda: send(fleet, 4) == {200: 4} and bad.asked.total() > 0)
+
+
+def test_a_server_that_has_mended_gets_requests_again(proxied: Make) -> None:
+    fleet = proxied(canary=0)
+    server = fleet.upstreams["stable-0"]
+    server.mode = "fail"
+    send(fleet, 40)
+    wait_until(lambda: fleet.stat("cluster.stable_http.outlier_detection.ejections_enforced_total") > 0)
+    server.mode = "answer"
+    server.asked.clear()
+    wait_until(lambda: send(fleet, 8) and server.asked.total() > 0)
 
 
 def test_a_server_that_is_killed_costs_no_request(proxied: Make) -> None:
@@ -238,7 +250,7 @@ def test_other_errors_of_a_model_stay_what_they_are(proxied: Make, monkeypatch: 
 
 
 def test_more_requests_than_may_be_in_flight_are_429_at_once(proxied: Make) -> None:
-    fleet = proxied(stable=1, canary=0)
+    fleet = proxied(stable=1, canary=0, limits=Limits(in_flight_per_server=4))
     server = fleet.upstreams["stable-0"]
     server.mode = "hold"
     with ThreadPoolExecutor(4) as pool:
@@ -247,7 +259,7 @@ def test_more_requests_than_may_be_in_flight_are_429_at_once(proxied: Make) -> N
             assert server.held.acquire(timeout=30)
         answer = httpx.post(fleet.url, json={}, timeout=30)
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
-        assert answer.json() == {"error": "the fleet is full: 4 requests per server are in flight, try again later"}
+        assert answer.json() == {"error": "the fleet is full, which is 4 requests per server: try again later"}
         server.let_go.set()
         assert [done.result().status_code for done in running] == [200] * 4
 
@@ -268,9 +280,16 @@ def test_over_grpc_a_full_fleet_is_unavailable(proxied: Make) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["repository/models/chat/load", "repository/models/chat/unload", "systemsharedmemory/register", "trace/setting",
-     "models/chat/trace/setting", "logging"],
-)  # fmt: skip
+    [
+        "repository/models/chat/load",
+        "/repository/models/chat/load",
+        "repository/models/chat/unload",
+        "systemsharedmemory/register",
+        "trace/setting",
+        "models/chat/trace/setting",
+        "logging",
+    ],
+)
 def test_what_changes_one_server_is_refused(proxied: Make, path: str) -> None:
     fleet = proxied(stable=1, canary=0)
     answer = httpx.post(f"http://127.0.0.1:{fleet.plan.http_port}/v2/{path}", json={}, timeout=30)
@@ -282,7 +301,10 @@ def test_what_changes_one_server_is_refused(proxied: Make, path: str) -> None:
 def test_the_metrics_port_shows_the_proxys_metrics_and_nothing_else(proxied: Make) -> None:
     fleet = proxied(stable=1, canary=0)
     url = f"http://127.0.0.1:{fleet.plan.metrics_port}"
-    assert "envoy_cluster_upstream_rq_total" in httpx.get(f"{url}/metrics").text
+    page = httpx.get(f"{url}/metrics").text
+    alerts = deployment_files(Deployment(), load_profile())[MONITORING / "alerts.yml"]
+    for name in re.findall(r"\benvoy_cluster_circuit\w+", alerts):
+        assert f'{name}{{envoy_cluster_name="stable_grpc"}} 0' in page
     assert httpx.post(f"{url}/metrics").status_code == 404
     assert httpx.post(f"{url}/quitquitquit").status_code == 404
     assert fleet.process.poll() is None

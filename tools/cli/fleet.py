@@ -218,7 +218,6 @@ def logs_command(
     port_base: PortBaseOption = DEFAULT_PORT_BASE,
 ) -> None:
     """Show a log: of the fleet's keeper in the background, of Envoy, of requests, or of a server."""
-    console = Console(stderr=True, highlight=False)
     try:
         file = _log(process, port_base, Layout.of_this_checkout())
     except FleetError as error:

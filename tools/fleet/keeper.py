@@ -79,6 +79,8 @@ class Keeper:
         write_weights(self._files.weights, known)
 
     def _start(self, processes: list[KeptProcess], interrupted: threading.Event) -> None:
+        if interrupted.is_set():
+            return
         for process in processes:
             process.start()
         while not all(process.ready for process in processes):
