@@ -15,9 +15,11 @@ from tools.bootstrap.layout import Layout
 from tools.bootstrap.locking import try_lock
 from tools.cli import fleet as module
 from tools.cli.app import application
+from tools.cli.served import Served
 from tools.fleet import site
 from tools.fleet.files import FleetFiles, FleetState, ProcessState
 from tools.fleet.weights import read_weights, write_weights
+from tools.serving.repository import LoadPlan, RepositoryModel
 
 BASE = 9100
 
@@ -148,6 +150,15 @@ def test_a_second_fleet_at_the_same_ports_is_refused(files: FleetFiles) -> None:
     result = run("up", "--port-base", str(BASE))
     assert result.exit_code == 1
     assert f"a fleet runs at port base {BASE}: ./ladder fleet down --port-base {BASE} stops it" in result.stderr
+
+
+def test_another_profile_for_no_canary_is_refused(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = Served("cpu-smollm2", (), LoadPlan((RepositoryModel("chat"),)))
+    monkeypatch.setattr(module, "prepare_environments", lambda *_: None)
+    monkeypatch.setattr(module, "repositories_to_serve", lambda *_, **__: served)
+    result = run("up", "--canary-profile", "h200-llama2-7b")
+    assert result.exit_code == 1
+    assert "there are no canary servers to serve something else: say how many, with --canary 1" in result.stderr
 
 
 def test_logs_of_what_is_not_there_are_named(files: FleetFiles) -> None:

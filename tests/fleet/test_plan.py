@@ -45,6 +45,13 @@ def test_ports_beyond_the_last_one_are_refused() -> None:
         plan(65525, stable=3, canary=1)
 
 
+def test_a_canary_that_lacks_what_the_stable_servers_are_asked_for_is_refused() -> None:
+    fields = plan().model_dump()
+    fields["canary"]["models"] = ("llm_awq",)
+    with pytest.raises(ValidationError, match='the canary servers have no model "chat", which the stable ones have'):
+        FleetPlan.model_validate(fields)
+
+
 @pytest.mark.parametrize(
     "path",
     ["/v2/models/chat/generate", "/v2/models/chat/generate_stream", "/v2/models/chat/versions/1/infer",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Final, NoReturn
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
@@ -140,23 +141,25 @@ def up_command(
     try:
         _require_none(FleetFiles.at(port_base, layout), port_base)
         if detach:
-            _detach(FleetFiles.at(port_base, layout), console)
+            _detach(port_base, layout, console)
             return
         require_served_paths([layout.home])
         prepare_environments([FLEET], layout)
         stable = track(replicas, profile, repository)
-        if canary_profile or canary_repository:
-            other = track(max(canary, 1), canary_profile or profile, canary_repository)
-        else:
-            other = stable.model_copy(update={"servers": canary})
+        other = canary_profile is not None or bool(canary_repository)
+        if other and not canary:
+            raise FleetError("there are no canary servers to serve something else: say how many, with --canary 1")
+        challenger = track(canary, canary_profile or profile, canary_repository) if other else stable
         fleet = FleetPlan(
             port_base=port_base,
             stable=stable,
-            canary=other if canary else None,
+            canary=challenger.model_copy(update={"servers": canary}) if canary else None,
             probe=ROUTER if ROUTER in stable.models else stable.models[-1],
             limits=Limits(in_flight_per_server=max_in_flight),
         )
         _keep(fleet, layout, console)
+    except ValidationError as error:
+        _fail("; ".join(detail["msg"] for detail in error.errors()))
     except _EXPECTED as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -267,8 +270,9 @@ def _keep(fleet: FleetPlan, layout: Layout, console: Console) -> None:
     raise typer.Exit(_INTERRUPTED)
 
 
-def _detach(files: FleetFiles, console: Console) -> None:
+def _detach(port_base: int, layout: Layout, console: Console) -> None:
     """Run the same command without --detach in the background, and wait until it serves."""
+    files = FleetFiles.at(port_base, layout)
     files.folder.mkdir(parents=True, exist_ok=True)
     with files.keeper_log.open("wb") as log:
         keeper = subprocess.Popen(
@@ -287,7 +291,8 @@ def _detach(files: FleetFiles, console: Console) -> None:
         raise
     if keeper.poll() is not None:
         raise typer.Exit(_FAILED)
-    console.print("It runs in the background. Stop it: ./ladder fleet down", soft_wrap=True)
+    where = "" if port_base == DEFAULT_PORT_BASE else f" --port-base {port_base}"
+    console.print(f"It runs in the background. Stop it: ./ladder fleet down{where}", soft_wrap=True)
 
 
 def _serves(files: FleetFiles, keeper: int) -> bool:

@@ -203,7 +203,7 @@ def _walk(site: Steered, target: str, plan: str | None, route: str | None, conso
             try:
                 return controller.run()
             except KeyboardInterrupt:
-                console.print(Text(go_on(controller.progress)), soft_wrap=True)
+                console.print(Text(go_on(controller.progress, site)), soft_wrap=True)
                 raise
 
 

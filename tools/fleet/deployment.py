@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tools.bootstrap.ports import DEFAULT_BASE
 from tools.release.observation import BLAMELESS
 from tools.rendering.environment import json_text, template_environment
+from tools.rendering.plan import ROUTER
 from tools.spec.profile import Profile
 from tools.spec.release import TENTHS_OF_ALL, Percent, tenths
 from tools.wire import release_metrics as names
@@ -104,8 +105,8 @@ def _kubernetes(deployment: Deployment, profile: Profile) -> dict[PurePosixPath,
 
 
 def _monitoring() -> dict[PurePosixPath, str]:
-    track = Track(servers=1, profile="", repositories=(), models=())
-    fleet = FleetPlan(port_base=9000, stable=track.model_copy(update={"servers": 2}), canary=track, probe="")
+    track = Track(servers=1, profile="", repositories=(), models=(ROUTER,))
+    fleet = FleetPlan(port_base=9000, stable=track.model_copy(update={"servers": 2}), canary=track, probe=ROUTER)
     scrape = {"fleet": fleet, "server_base": DEFAULT_BASE}
     return {
         MONITORING / "prometheus.yml": _render("monitoring/prometheus.yml", scrape),

@@ -56,10 +56,10 @@ class Keeper:
         self._program = proxy.binary(layout)
 
     def run(self, interrupted: threading.Event) -> None:
-        """Keep the fleet until `interrupted` is set. Raises FleetError when it cannot be started."""
+        """Keep the fleet until `interrupted` is set. Raises FleetError and ServingError when it cannot be started."""
+        ports.require_free(self._fleet.port_base)
+        self._prepare_weights()
         try:
-            ports.require_free(self._fleet.port_base)
-            self._prepare_weights()
             self._start(self._servers, interrupted)
             self._start([self._proxy], interrupted)
             if not interrupted.is_set():

@@ -76,7 +76,7 @@ class Track(_Value):
 class FleetPlan(_Value):
     """A fleet at a port base: requests over HTTP and gRPC on it and the next port, the proxy's metrics on the third.
 
-    `probe` is the model that has to be ready before a server gets requests.
+    `probe` is the model that has to be ready before a server gets requests, on all tracks.
     """
 
     RUNTIME_PREFIX: ClassVar[str] = "fleet.weight"
@@ -107,6 +107,12 @@ class FleetPlan(_Value):
     canary: Track | None = None
     probe: str
     limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _canary_can_stand_in(self) -> FleetPlan:
+        if self.canary is not None and self.probe not in self.canary.models:
+            raise ValueError(f'the canary servers have no model "{self.probe}", which the stable ones have: add it')
+        return self
 
     @model_validator(mode="after")
     def _ports_exist(self) -> FleetPlan:

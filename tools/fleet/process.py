@@ -22,9 +22,9 @@ Tell = Callable[[str], None]
 class KeptProcess:
     """One process of a fleet.
 
-    `launch` starts it; `make_ready` returns when it can answer, and gets what to call when it begins to load. Both
-    raise ServingError, and `make_ready` has to do so soon after the server was asked to stop. A process that never was
-    ready is not tried again: `failed` is set instead.
+    `launch` starts it; `make_ready` returns when it can answer, and gets what to call when it begins to load. Both may
+    raise ServingError and OSError, and `make_ready` has to do so soon after the server was asked to stop. A process that
+    never was ready is not tried again: `failed` is set instead.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class KeptProcess:
         while not self._stopping.is_set():
             try:
                 self._run_once()
-            except ServingError as error:
+            except (ServingError, OSError) as error:
                 if self._stopping.is_set():
                     return
                 became_ready = self.state.phase == "ready"

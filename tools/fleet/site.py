@@ -60,6 +60,10 @@ class FleetSite:
         return cls(files, _state(files).plan)
 
     @property
+    def option(self) -> str:
+        return " --fleet"
+
+    @property
     def folder(self) -> ReleaseFolder:
         return ReleaseFolder(self.files.release)
 

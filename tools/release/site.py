@@ -82,6 +82,11 @@ class Site:
         return read_release(self.running if self.running.exists() else self.start)
 
     @property
+    def option(self) -> str:
+        """See `Steered.option`."""
+        return ""
+
+    @property
     def routes(self) -> list[str]:
         """See `Steered.routes`."""
         return [route.name for route in self.release().routes]

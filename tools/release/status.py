@@ -110,7 +110,7 @@ def _note(site: Steered, progress: Progress | None, look: Observation) -> str:
         if is_held(site.folder.lock):
             notes.append(f"its controller is process {site.folder.holder()}")
         else:
-            notes.append(f"no controller runs: ./ladder release start {progress.target} goes on")
+            notes.append(f"no controller runs: ./ladder release start {progress.target}{site.option} goes on")
     return "; ".join(notes)
 
 

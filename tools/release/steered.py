@@ -23,6 +23,11 @@ class Steered(Protocol):
     """Where weights are set and traffic is watched."""
 
     @property
+    def option(self) -> str:
+        """What the commands of a release need to find it, with a blank before it; empty when they need nothing."""
+        ...
+
+    @property
     def folder(self) -> ReleaseFolder:
         """The files of its releases."""
         ...

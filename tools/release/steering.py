@@ -119,11 +119,11 @@ def finish_change(site: Steered) -> None:
         site.folder.end_change()
 
 
-def go_on(progress: Progress) -> str:
+def go_on(progress: Progress, site: Steered) -> str:
     """What to type after a controller has ended before its release has."""
     return (
         f"The weights stay as they are: {text_of(progress.event.after)}. Go on: ./ladder release start "
-        f"{progress.target}; take it back: ./ladder release abort"
+        f"{progress.target}{site.option}; take it back: ./ladder release abort{site.option}"
     )
 
 
