@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
@@ -72,14 +72,13 @@ class Tally:
 
 
 def fleet_observation(
-    looks: Mapping[str, Iterable[ServerLook]], silent: Iterable[str], weights: Weights, at: float
+    looks: Mapping[str, Iterable[ServerLook]], down: Collection[str], weights: Weights, at: float
 ) -> Observation:
-    """The look at `at` (seconds since the epoch); targets are tracks, `silent` those with a server that is down.
+    """The look at `at` (seconds since the epoch); targets are tracks, `down` those with a server that is.
 
     Raises ValueError for servers that count in different buckets.
     """
     by_track = {track: list(found) for track, found in looks.items()}
-    down = set(silent)
     return Observation(
         at=at,
         counts={track: total(look.counts for look in found) for track, found in by_track.items()},

@@ -23,8 +23,8 @@ class KeptProcess:
     """One process of a fleet.
 
     `launch` starts it; `make_ready` returns when it can answer, and gets what to call when it begins to load. Both may
-    raise ServingError and OSError, and `make_ready` has to do so soon after the server was asked to stop. A process that
-    never was ready is not tried again: `failed` is set instead.
+    raise ServingError and OSError, `make_ready` soon after the server was asked to stop. A process that never was ready
+    is not tried again: `failed` is set instead.
     """
 
     def __init__(

@@ -135,19 +135,23 @@ class FleetTraffic:
         weights = weights_in_force(state.admin)
         if weights is None:
             return None
-        starts = {server.name: server.starts for server in state.servers}
+        servers = {server.name: server for server in state.servers}
         looks: dict[str, list[ServerLook]] = {track: [] for track in state.plan.tracks}
-        silent = set()
+        silent, down = set(), set()
         for member in state.plan.members:
-            look, answers = self._look(member, starts[member.name])
+            look, answers = self._look(member, servers[member.name].starts)
             looks[member.track].append(look)
-            if not answers:
+            if servers[member.name].phase != "ready":
+                down.add(member.track)
+            elif not answers:
                 silent.add(member.track)
         self._missed = self._missed + 1 if silent else 0
-        if STABLE in silent or 0 < self._missed < _LOOKS_MISSED:
+        if self._missed >= _LOOKS_MISSED:
+            down |= silent
+        if STABLE in silent | down or silent - down:
             return None
         try:
-            return fleet_observation(looks, silent, weights, time.time())
+            return fleet_observation(looks, down, weights, time.time())
         except ValueError as error:
             raise ReleaseError(
                 f"{error}: they cannot be compared, serve the same version of the ladder on all"
