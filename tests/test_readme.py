@@ -32,6 +32,7 @@ PAGES = [
     ROOT / "loadtest" / "README.md",
     ROOT / "loadtest" / "workloads" / "README.md",
     ROOT / "tools" / "drafting" / "README.md",
+    ROOT / "tools" / "fleet" / "README.md",
     ROOT / "tools" / "lint" / "README.md",
     ROOT / "tools" / "planning" / "README.md",
     ROOT / "tools" / "release" / "README.md",

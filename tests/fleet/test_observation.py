@@ -37,9 +37,10 @@ def test_a_start_of_the_server_is_one_more_restart_though_its_engines_count_from
 
 def test_counts_go_on_growing_when_a_server_counts_from_nothing_again() -> None:
     tally = Tally()
-    seen = [tally.add(Counts(requests=requests, answered=requests)).requests for requests in (5, 9, 2, 4)]
-    assert seen == [5, 9, 11, 13]
-    assert tally.sum.answered == 13
+    looks = [(1, 5), (1, 9), (2, 2), (2, 4), (4, 1)]
+    seen = [tally.add(ServerLook(starts, Counts(requests=count))).counts.requests for starts, count in looks]
+    assert seen == [5, 9, 11, 13, 14]
+    assert tally.sum.requests == 14
 
 
 def test_a_track_is_all_its_servers() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final
 
@@ -50,20 +50,20 @@ def server_look(page: str, starts: int) -> ServerLook:
 
 
 class Tally:
-    """Counts that only grow, of a server that may be started again and then counts from nothing."""
+    """Counts of a server that is started again now and then, and counts from nothing each time."""
 
     def __init__(self) -> None:
+        self._starts = 0
         self._before = Counts()
         self._latest = Counts()
 
-    def add(self, counts: Counts) -> Counts:
-        """All that was counted by now, this latest look included."""
-        try:
-            counts.since(self._latest)
-        except ValueError:
-            self._before = total([self._before, self._latest])
-        self._latest = counts
-        return self.sum
+    def add(self, look: ServerLook) -> ServerLook:
+        """The look with all that was counted by now, by the server's earlier lives too."""
+        if look.starts != self._starts:
+            self._before = self.sum
+            self._starts = look.starts
+        self._latest = look.counts
+        return replace(look, counts=self.sum)
 
     @property
     def sum(self) -> Counts:

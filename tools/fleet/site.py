@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Self
 
 import httpx
@@ -165,8 +165,7 @@ class FleetTraffic:
             page.raise_for_status()
         except httpx.HTTPError:
             return ServerLook(starts, tally.sum), False
-        look = server_look(page.text, starts)
-        return replace(look, counts=tally.add(look.counts)), True
+        return tally.add(server_look(page.text, starts)), True
 
 
 class FleetCandidate:
