@@ -34,8 +34,8 @@ LAYOUT = Layout.of_this_checkout()
 # Everything shares two cores with everything else here: what is caught has to be far beyond that.
 PLAN = """\
 steps: [25, 100]
-bake_s: 2
-min_requests: 20
+bake_s: 1
+min_requests: 12
 patience_s: 200
 margins: {ttft_p95_percent: 300, itl_p95_percent: 300}
 golden:
