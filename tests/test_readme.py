@@ -27,9 +27,12 @@ BOTH = [ENGLISH, CHINESE]
 PAGES = [
     *BOTH,
     ROOT / "docker" / "README.md",
+    ROOT / "docker" / "kubernetes" / "README.md",
+    ROOT / "docker" / "monitoring" / "README.md",
     ROOT / "loadtest" / "README.md",
     ROOT / "loadtest" / "workloads" / "README.md",
     ROOT / "tools" / "drafting" / "README.md",
+    ROOT / "tools" / "fleet" / "README.md",
     ROOT / "tools" / "lint" / "README.md",
     ROOT / "tools" / "planning" / "README.md",
     ROOT / "tools" / "release" / "README.md",

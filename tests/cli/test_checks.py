@@ -13,7 +13,8 @@ from tools.cli.app import main
 from tools.cli.checks import checks, chromium, side_by_side
 
 TESTS = Path(__file__).resolve().parents[1]
-FAST = ("pytest", "-m", "not e2e and not slow and not gpu and not browser", "--hypothesis-profile=fast")
+NOT_FAST = "not e2e and not slow and not gpu and not browser and not promtool"
+FAST = ("pytest", "-m", NOT_FAST, "--hypothesis-profile=fast")
 GPU_TESTS = "tests/x.py::test_on_a_gpu\ntests/y.py::test_on_two\n\n2/300 tests collected\n"
 
 
@@ -49,8 +50,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 @pytest.fixture(autouse=True)
 def browsers(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The browsers on PATH."""
-    on_path = {"google-chrome"}
+    """What the tests need of PATH: a browser, promtool."""
+    on_path = {"google-chrome", "promtool"}
     monkeypatch.setattr("tools.cli.checks.shutil.which", lambda name: f"/bin/{name}" if name in on_path else None)
     return on_path
 
@@ -104,9 +105,11 @@ def test_tests_in_a_browser_are_left_out_and_listed_where_there_is_none(
     browsers.clear()
     assert chromium() is None
     assert main(["test"]) == 0
-    assert runs[-3][:3] == ("pytest", "-m", "e2e and not light and not gpu and not browser")
-    assert all(command[2].endswith("not gpu and not browser") for command in runs[-7:-2])
-    assert "== not run, they need Chromium (Debian: apt-get install chromium): 2" in capsys.readouterr().out
+    assert runs[-4][:3] == ("pytest", "-m", "e2e and not light and not gpu and not browser and not promtool")
+    assert all(command[2].endswith("not gpu and not browser and not promtool") for command in runs[-8:-3])
+    shown = capsys.readouterr().out
+    assert "== not run, they need Chromium (Debian: apt-get install chromium): 2" in shown
+    assert "== not run, they need promtool (Debian: apt-get install prometheus): 2" in shown
 
 
 def test_fast_says_nothing_of_gpus(runs: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:

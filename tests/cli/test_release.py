@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tests.release.world import CANARY, STABLE, World
 from tools.cli import release
 from tools.cli.release_view import ReleaseDisplay, history_view, standing_view, status_view, targets_table
-from tools.release import status, steering
+from tools.release import site, status
 from tools.release.controller import Standing
 from tools.release.errors import ReleaseError
 from tools.release.judgement import judge
@@ -45,10 +45,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     def begin(site: object, target: str, plan: str, route: str | None, show: object) -> object:
         return world.controller(world.begin(load_plan(plan), target))
 
-    monkeypatch.setattr(release, "_site", lambda port_base: world.site)
+    monkeypatch.setattr(release, "_site", lambda *_, **__: world.site)
     monkeypatch.setattr(release, "start", begin)
-    for module in (release, status, steering):
-        monkeypatch.setattr(module, "MetricsPage", Page)
+    monkeypatch.setattr(site, "MetricsPage", Page)
     monkeypatch.setattr(ServedCandidate, "require_ready", lambda self, target: None)
     return world
 
@@ -184,7 +183,7 @@ def test_status_shows_what_was_asked_and_what_came(world: World) -> None:
 
 
 def test_without_a_server_it_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(port_base: int | None) -> None:
+    def nothing(port_base: int | None, *, fleet: bool) -> None:
         raise ReleaseError("no server of this checkout runs at port base 9290")
 
     monkeypatch.setattr(release, "_site", nothing)

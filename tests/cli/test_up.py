@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from tools.cli import served as serving_module
 from tools.cli import up as module
 from tools.cli.app import application
 from tools.lint.linter import lint_repositories
@@ -62,7 +63,7 @@ def test_what_was_rendered_out_of_a_profile_may_have_no_errors_either(
     served: list[ServerPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared = Prepared((WITH_ERRORS,), RenderReport((), (), ()), lint_repositories([WITH_ERRORS]))
-    monkeypatch.setattr(module, "prepare", lambda *_, **__: prepared)
+    monkeypatch.setattr(serving_module, "prepare", lambda *_, **__: prepared)
     result = up("--models", "mock_llm")
     assert result.exit_code == 1
     assert 'error: the repositories of profile "cpu-smollm2" have errors (above)' in result.stderr

@@ -8,7 +8,7 @@ import pytest
 
 from tests.release.windows import counts
 from tests.release.world import CANARY, STABLE, World
-from tools.release import status
+from tools.release import site
 from tools.release.judgement import Verdict
 from tools.release.moves import aborted, stepped
 from tools.release.observation import Observation
@@ -41,7 +41,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         def observe(self) -> Observation | None:
             return world.observe()
 
-    monkeypatch.setattr(status, "MetricsPage", Page)
+    monkeypatch.setattr(site, "MetricsPage", Page)
     return world
 
 

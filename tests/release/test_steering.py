@@ -198,7 +198,7 @@ def _ignored(standing: Standing) -> None: ...
     ("words", "says"),
     [
         (["llm_awq=5"], r'^"llm_awq" names no version: write llm_awq:1, say; a release always names one$'),
-        (["llm_awq:1"], r'^"llm_awq:1": gives no weight: write MODEL:VERSION=PERCENT, such as llm_awq:1=12.5$'),
+        (["llm_awq:1"], r'^"llm_awq:1": gives no weight: write llm_awq:1=12.5, say$'),
         (["llm_awq:1=much"], r'^"llm_awq:1=much": "much" is no number: write'),
         (["llm_awq:1=0.25"], r'^"llm_awq:1=0.25": 0.25 % is no multiple of 0.1 %: write 0.2$'),
         (["llm_awq:1=101"], r'^"llm_awq:1=101": Input should be less than or equal to 100$'),
@@ -206,12 +206,12 @@ def _ignored(standing: Standing) -> None: ...
         ([":1=1"], r"names no model"),
     ],
 )
-def test_what_is_no_weight_is_refused(words: list[str], says: str) -> None:
+def test_what_is_no_weight_is_refused(world: World, words: list[str], says: str) -> None:
     with pytest.raises(ReleaseError, match=says):
-        steering.parse_weights(words)
+        steering.parse_weights(words, world.site)
 
 
-def test_weights_are_read() -> None:
-    found = steering.parse_weights(["llm_awq:1=12.5", "llm_bf16:2=0"])
+def test_weights_are_read(world: World) -> None:
+    found = steering.parse_weights(["llm_awq:1=12.5", "llm_bf16:2=0"], world.site)
     assert found == {"llm_awq:1": 12.5, "llm_bf16:2": 0.0}
     assert WeightedTarget(model="llm_awq", version=1, weight=12.5).name in found

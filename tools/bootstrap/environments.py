@@ -92,6 +92,14 @@ LLMCOMPRESSOR = Environment(
     torch=True,
     serves=False,
 )
+# An Envoy that runs keeps its program, whatever becomes of the file, so this may be rebuilt beneath it.
+FLEET = Environment(
+    name="fleet",
+    gigabytes=0.4,
+    choose_interpreter=interpreters.for_engine,
+    first_imports=("envoy", "kubernetes_validate"),
+    serves=False,
+)
 
 
 @dataclass(frozen=True)

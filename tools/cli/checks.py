@@ -22,6 +22,7 @@ from tools.cli.signals import end_in_order_on
 _ALONE = "e2e and not light"
 _NEEDS_GPU = "gpu"
 _NEEDS_CHROMIUM = "browser and not gpu"
+_NEEDS_PROMTOOL = "promtool"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # Folders whose tests one pytest runs; another one runs all that is in none of these. Two cores share the processes, so
 # their shares may grow apart until one of them takes as long as half of all. Importing torch and transformers takes
@@ -35,7 +36,7 @@ _FULL_PARTS = (
     ("backends", "client", "engine", "evaluation", "planning", "rendering"),
     ("lint", "loadtest", "reporting"),
 )
-_FAST = "not e2e and not slow and not gpu and not browser"
+_FAST = "not e2e and not slow and not gpu and not browser and not promtool"
 _FAST_OPTIONS = ("-m", _FAST, "--hypothesis-profile=fast")
 
 
@@ -75,11 +76,14 @@ def run_checks(
         if not fast:
             failed += _failed_in_turn([_pytest("pytest, e2e", "-m", f"{_ALONE} and {_all()}")])
     if fast:
-        print("== not run: what is marked e2e, slow, browser or gpu; ./ladder test runs all but gpu", flush=True)
+        left_out = "e2e, slow, browser, promtool or gpu"
+        print(f"== not run: what is marked {left_out}; ./ladder test runs all but gpu", flush=True)
     else:
         _list_tests(_NEEDS_GPU, "they need a GPU")
         if chromium() is None:
             _list_tests(_NEEDS_CHROMIUM, "they need Chromium (Debian: apt-get install chromium)")
+        if shutil.which("promtool") is None:
+            _list_tests(_NEEDS_PROMTOOL, "they need promtool (Debian: apt-get install prometheus)")
     if failed:
         print(f"failed: {'; '.join(failed)}", flush=True)
         raise typer.Exit(1)
@@ -145,7 +149,10 @@ def chromium() -> str | None:
 
 
 def _all() -> str:
-    return f"not gpu{'' if chromium() else ' and not browser'}"
+    missing = [] if chromium() else ["browser"]
+    if shutil.which("promtool") is None:
+        missing.append("promtool")
+    return " and ".join(f"not {marker}" for marker in ("gpu", *missing))
 
 
 def _list_tests(marked: str, why: str) -> None:

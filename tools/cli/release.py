@@ -18,15 +18,17 @@ from tools.cli.connection import PortBaseOption, endpoint_from
 from tools.cli.release_view import ReleaseDisplay, history_view, status_view
 from tools.cli.signals import end_in_order_on
 from tools.client.address import Protocol
+from tools.fleet.site import FleetSite
 from tools.release.controller import TAKEN_OVER_S, wait_until_in_force
 from tools.release.errors import ReleaseError, ReleaseFileError
 from tools.release.folder import Ask
 from tools.release.history import Event
 from tools.release.plan import DEFAULT_PLAN
 from tools.release.progress import Progress, Stage
-from tools.release.site import MetricsPage, Site
+from tools.release.site import Site
 from tools.release.status import RouteStatus, status_of
-from tools.release.steering import ask, go_on, parse_target, parse_weights, set_weights, start
+from tools.release.steered import Steered
+from tools.release.steering import ask, go_on, parse_weights, set_weights, start
 from tools.release.weights import Weights, text_of
 from tools.serving.errors import ServingError
 
@@ -41,6 +43,9 @@ RouteOption = Annotated[
     str | None, typer.Option("--route", metavar="NAME", help="Route of the release file.  [default: the last one]")
 ]
 WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Goes into the history.")]
+FleetOption = Annotated[
+    bool, typer.Option("--fleet", help="Between the servers of a fleet: TARGET is canary or stable, and no version.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -63,7 +68,9 @@ def register(app: typer.Typer) -> None:
 
 
 def start_command(
-    target: Annotated[str, typer.Argument(metavar="MODEL:VERSION", help="The new version.", show_default=False)],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="The new version, MODEL:VERSION.", show_default=False)
+    ],
     plan: Annotated[
         str | None,
         typer.Option(
@@ -72,6 +79,7 @@ def start_command(
     ] = None,
     route: RouteOption = None,
     port_base: PortBaseOption = None,
+    fleet: FleetOption = False,
 ) -> None:
     """Load a version, check it, and walk it through the plan's steps; or go on with its unfinished release.
 
@@ -79,7 +87,7 @@ def start_command(
     back by itself. Ctrl-C leaves the weights as they are. Exit code 0: promoted. 3: aborted. 1: something else failed.
     """
     console = Console(highlight=False)
-    site = _checked(lambda: _site(port_base))
+    site = _checked(lambda: _site(port_base, fleet=fleet))
     end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     ended = _checked(lambda: _walk(site, target, plan, route, console))
     if ended is None:
@@ -102,33 +110,33 @@ def promote_command(
     all_the_way: Annotated[bool, typer.Option("--all", help="To the last step at once.")] = False,
     why: WhyOption = "",
     port_base: PortBaseOption = None,
+    fleet: FleetOption = False,
 ) -> None:
     """Go to the next step now, without waiting for its judgement; from the last step, end the release."""
-    _ask("promote", why, port_base, all_the_way=all_the_way)
+    _ask("promote", why, port_base, fleet=fleet, all_the_way=all_the_way)
 
 
-def pause_command(why: WhyOption = "", port_base: PortBaseOption = None) -> None:
+def pause_command(why: WhyOption = "", port_base: PortBaseOption = None, fleet: FleetOption = False) -> None:
     """Stay at this step. A running controller still takes back what turns out to be worse; `start` goes on."""
-    _ask("pause", why, port_base)
+    _ask("pause", why, port_base, fleet=fleet)
 
 
-def abort_command(why: WhyOption = "", port_base: PortBaseOption = None) -> None:
+def abort_command(why: WhyOption = "", port_base: PortBaseOption = None, fleet: FleetOption = False) -> None:
     """Go back to the weights from before the release, also when it is through already."""
-    _ask("abort", why, port_base)
+    _ask("abort", why, port_base, fleet=fleet)
 
 
 def set_command(
-    weights: Annotated[
-        list[str], typer.Argument(metavar="MODEL:VERSION=PERCENT...", help="Weights.", show_default=False)
-    ],
+    weights: Annotated[list[str], typer.Argument(metavar="TARGET=PERCENT...", help="Weights.", show_default=False)],
     route: RouteOption = None,
     why: WhyOption = "",
     port_base: PortBaseOption = None,
+    fleet: FleetOption = False,
 ) -> None:
     """Set weights by hand; targets that are not named share what is left as before."""
     console = Console(highlight=False)
-    site = _checked(lambda: _site(port_base))
-    event = _checked(lambda: set_weights(site, parse_weights(weights), route, why or "by hand"))
+    site = _checked(lambda: _site(port_base, fleet=fleet))
+    event = _checked(lambda: set_weights(site, parse_weights(weights, site), route, why or "by hand"))
     console.print(Text(f"{text_of(event.before)} -> {text_of(event.after)}"), soft_wrap=True)
     _say_in_force(site, event.route, event.after, console)
 
@@ -137,9 +145,10 @@ def history_command(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of the latest events.")] = 20,
     as_json: JsonOption = False,
     port_base: PortBaseOption = None,
+    fleet: FleetOption = False,
 ) -> None:
     """Show who changed what, when (UTC), from what to what, and why."""
-    site = _checked(lambda: _site(port_base))
+    site = _checked(lambda: _site(port_base, fleet=fleet))
     events: list[Event] = _checked(lambda: list(site.folder.history.events()))[-lines:]
     if as_json:
         typer.echo(json.dumps([event.model_dump() for event in events], indent=2, ensure_ascii=False))
@@ -153,10 +162,11 @@ def status_command(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Redraw until Ctrl-C.")] = False,
     as_json: JsonOption = False,
     port_base: PortBaseOption = None,
+    fleet: FleetOption = False,
 ) -> None:
     """Show each target's weight and what it got: share, requests, latencies, errors, since the step began."""
     console = Console(highlight=False)
-    site = _checked(lambda: _site(port_base))
+    site = _checked(lambda: _site(port_base, fleet=fleet))
     if as_json:
         statuses = [status.model_dump(mode="json") for status in _checked(lambda: _statuses(site))]
         typer.echo(json.dumps(statuses, indent=2, ensure_ascii=False))
@@ -173,17 +183,17 @@ def status_command(
         return
 
 
-def _statuses(site: Site) -> list[RouteStatus]:
-    return [status_of(site, route.name) for route in site.release().routes]
+def _statuses(site: Steered) -> list[RouteStatus]:
+    return [status_of(site, route) for route in site.routes]
 
 
-def _statuses_view(site: Site) -> Group:
+def _statuses_view(site: Steered) -> Group:
     return Group(*(status_view(status) for status in _statuses(site)))
 
 
-def _walk(site: Site, target: str, plan: str | None, route: str | None, console: Console) -> Progress | None:
+def _walk(site: Steered, target: str, plan: str | None, route: str | None, console: Console) -> Progress | None:
     """The release's end; None when a controller that runs already was told to go on."""
-    parse_target(target)
+    site.target_name(target)
     with site.folder.locked() as ours:
         if not ours:
             _tell_the_other(site, target, console)
@@ -193,11 +203,11 @@ def _walk(site: Site, target: str, plan: str | None, route: str | None, console:
             try:
                 return controller.run()
             except KeyboardInterrupt:
-                console.print(Text(go_on(controller.progress)), soft_wrap=True)
+                console.print(Text(go_on(controller.progress, site)), soft_wrap=True)
                 raise
 
 
-def _tell_the_other(site: Site, target: str, console: Console) -> None:
+def _tell_the_other(site: Steered, target: str, console: Console) -> None:
     progress = site.folder.progress()
     if progress is None or progress.target != target or not progress.paused:
         raise ReleaseError(
@@ -207,16 +217,16 @@ def _tell_the_other(site: Site, target: str, console: Console) -> None:
     console.print(Text(ask(site, "resume", "").reply), soft_wrap=True)
 
 
-def _ask(what: Ask, why: str, port_base: int | None, *, all_the_way: bool = False) -> None:
+def _ask(what: Ask, why: str, port_base: int | None, *, fleet: bool, all_the_way: bool = False) -> None:
     console = Console(highlight=False)
-    site = _checked(lambda: _site(port_base))
+    site = _checked(lambda: _site(port_base, fleet=fleet))
     progress = _checked(lambda: ask(site, what, why, all_the_way=all_the_way))
     console.print(Text(f"{progress.reply}; weights: {text_of(progress.event.after)}"), soft_wrap=True)
     _say_in_force(site, progress.route, progress.event.after, console)
 
 
-def _say_in_force(site: Site, route: str, weights: Weights, console: Console) -> None:
-    waited = wait_until_in_force(MetricsPage(site, route), weights)
+def _say_in_force(site: Steered, route: str, weights: Weights, console: Console) -> None:
+    waited = wait_until_in_force(site.traffic(route), weights)
     if waited is None:
         console.print(
             Text(
@@ -230,7 +240,9 @@ def _say_in_force(site: Site, route: str, weights: Weights, console: Console) ->
         console.print(f"In force at the router after {waited:.1f} s.")
 
 
-def _site(port_base: int | None) -> Site:
+def _site(port_base: int | None, *, fleet: bool) -> Steered:
+    if fleet:
+        return FleetSite.at(port_base, Layout.of_this_checkout())
     return Site.at(endpoint_from(None, port_base, Protocol.HTTP).port, Layout.of_this_checkout())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -18,20 +17,18 @@ from tools.bootstrap.layout import Layout
 from tools.cli.instances import PortBaseOption
 from tools.cli.loading_display import LoadingDisplay
 from tools.cli.rung_answers import ask_and_print
+from tools.cli.served import repositories_to_serve, wanted_models
 from tools.cli.signals import end_in_order_on
 from tools.client.address import Protocol
-from tools.lint.findings import LintInputError, LintReport
-from tools.lint.formats import Format, write_report
-from tools.lint.linter import lint_repositories
+from tools.lint.findings import LintInputError
 from tools.rendering.files import RenderError
 from tools.serving.errors import ServingError
 from tools.serving.loading import Loading
-from tools.serving.preparation import Prepared, prepare
-from tools.serving.repository import LoadPlan, plan_loading, read_models
+from tools.serving.repository import LoadPlan
 from tools.serving.server import Server, ServerPlan, require_served_paths, require_startable
 from tools.serving.states import READY, states_of
 from tools.serving.status import ModelStatus, model_states
-from tools.spec.loading import DEFAULT_PROFILE, ProfileError, load_profile
+from tools.spec.loading import DEFAULT_PROFILE, ProfileError
 
 QUESTION = "What is the capital of France? Answer in one sentence."
 
@@ -77,60 +74,20 @@ def up(
         layout = Layout.of_this_checkout()
         require_startable(port_base, layout)
         require_served_paths([layout.home])
-        wanted = _wanted(models)
-        if repository:
-            repositories = tuple(folder.resolve() for folder in repository)
-            linted, source = lint_repositories(repositories), "--repository"
-        else:
-            prepared = _prepare(profile, wanted, console, accept_failed_artifacts=accept_failed_artifacts)
-            repositories, linted, source = prepared.repositories, prepared.lint, f'profile "{profile}"'
-        _require_clean(linted, source, console, accept_errors=accept_lint_errors)
-        plan = plan_loading(read_models(repositories), wanted)
-        request = ServerPlan(port_base, "" if repository else profile, repositories, plan.names)
-        _serve(request, plan, question, console, detach=detach)
+        served = repositories_to_serve(
+            profile,
+            repository,
+            wanted_models(models),
+            console,
+            accept_failed_artifacts=accept_failed_artifacts,
+            accept_lint_errors=accept_lint_errors,
+        )
+        request = ServerPlan(port_base, served.profile, served.repositories, served.plan.names)
+        _serve(request, served.plan, question, console, detach=detach)
     except (ProfileError, ArtifactError, BootstrapError, RenderError, LintInputError, ServingError) as error:
         _fail(console, str(error))
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
-
-
-def _wanted(models: str) -> list[str]:
-    """Names out of "a,b"; none for all models. Raises ServingError for commas alone."""
-    names = [name for name in map(str.strip, models.split(",")) if name]
-    if models and not names:
-        raise ServingError(f'--models "{models}" names no model: write names with commas between them, or leave it out')
-    return names
-
-
-def _prepare(profile: str, models: Sequence[str], console: Console, *, accept_failed_artifacts: bool) -> Prepared:
-    """Repositories of the profile, made and linted."""
-
-    def show(text: str) -> None:
-        status.update(Text(text))
-        if not console.is_terminal:
-            console.print(f"  {text}", markup=False)
-
-    with console.status("preparing") as status:
-        prepared = prepare(
-            load_profile(profile),
-            Layout.of_this_checkout(),
-            show,
-            models=models,
-            accept_failed_artifacts=accept_failed_artifacts,
-        )
-    for path in prepared.rendered.written:
-        console.print(f"  rendered {path}", markup=False)
-    return prepared
-
-
-def _require_clean(report: LintReport, source: str, console: Console, *, accept_errors: bool) -> None:
-    """Shows what the lint found. Raises ServingError for errors that are not accepted."""
-    if report.findings:
-        console.print(Text(write_report(report, Format.TEXT)), soft_wrap=True)
-    if report.failed and not accept_errors:
-        raise ServingError(
-            f"the repositories of {source} have errors (above): mend them, or serve them with --accept-lint-errors"
-        )
 
 
 def _serve(request: ServerPlan, plan: LoadPlan, question: str, console: Console, *, detach: bool) -> None:

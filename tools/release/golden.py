@@ -64,14 +64,14 @@ def score(prompts: Sequence[GoldenPrompt], answers: Sequence[str]) -> float | No
     return 100 * sum(held) / len(held) if held else None
 
 
-async def compare(endpoint: Endpoint, target: Target, stable: Target, golden: Golden) -> Comparison:
-    """Ask both versions, greedily. Raises ClientError when one of them does not answer."""
-    async with AsyncClient(endpoint) as client:
+async def compare(
+    endpoint: Endpoint, target: Target, stable: Target, golden: Golden, stable_endpoint: Endpoint | None = None
+) -> Comparison:
+    """Ask both versions, greedily; the stable one elsewhere if it is. Raises ClientError when one does not answer."""
+    async with AsyncClient(endpoint) as client, AsyncClient(stable_endpoint or endpoint) as stable_client:
         rungs = [
-            ServedRung(
-                client, model, await asyncio.to_thread(client.server.contract, model), _AT_ONCE, golden.deadline_s
-            )
-            for model in (target, stable)
+            ServedRung(asked, model, await asyncio.to_thread(asked.server.contract, model), _AT_ONCE, golden.deadline_s)
+            for asked, model in ((client, target), (stable_client, stable))
         ]
         texts, stable_texts = [await _answers(rung, golden) for rung in rungs]
         leading = len(await leading_tokens(rungs[0]))

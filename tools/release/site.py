@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import httpx
+from pydantic import ValidationError
 
 from tools.bootstrap.layout import Layout
 from tools.client.address import Endpoint, Protocol, ServerAddress
@@ -80,8 +81,48 @@ class Site:
         """The release in force. Raises ReleaseFileError."""
         return read_release(self.running if self.running.exists() else self.start)
 
+    @property
+    def option(self) -> str:
+        """See `Steered.option`."""
+        return ""
+
+    @property
+    def routes(self) -> list[str]:
+        """See `Steered.routes`."""
+        return [route.name for route in self.release().routes]
+
+    def weights(self, route: str) -> FileWeights:
+        """See `Steered.weights`."""
+        return FileWeights(self, route)
+
+    def traffic(self, route: str) -> MetricsPage:
+        """See `Steered.traffic`."""
+        return MetricsPage(self, route)
+
+    @property
+    def candidate(self) -> ServedCandidate:
+        """See `Steered.candidate`."""
+        return ServedCandidate(self)
+
+    def check(self, route: str, weights: Weights) -> None:
+        """See `Steered.check`."""
+        try:
+            with_weights(self.release(), route, weights)
+        except ValidationError as error:
+            raise ReleaseError("; ".join(detail["msg"] for detail in error.errors())) from None
+
+    def target_name(self, text: str) -> str:
+        """See `Steered.target_name`: a model with its version, MODEL:VERSION."""
+        try:
+            target = Target.parse(text)
+        except ValueError as error:
+            raise ReleaseError(str(error)) from None
+        if target.version is None:
+            raise ReleaseError(f'"{text}" names no version: write {text}:1, say; a release always names one')
+        return text
+
     def route_name(self, name: str | None) -> str:
-        """The route of that name, or the last one, which takes what no other does. Raises ReleaseError."""
+        """See `Steered.route_name`."""
         release = self.release()
         if name is None:
             return release.routes[-1].name

@@ -10,7 +10,7 @@ from .intervals import critical_value, quantile, wilson
 from .judgement import Judgement, judge
 from .observation import Counts, Observation, window
 from .progress import Progress, Stage
-from .site import FileWeights, MetricsPage, Site
+from .steered import Steered
 from .weights import Weights, same
 
 _CONFIDENCE = 0.95
@@ -57,12 +57,12 @@ class RouteStatus(BaseModel):
     note: str = ""
 
 
-def status_of(site: Site, route: str) -> RouteStatus:
+def status_of(site: Steered, route: str) -> RouteStatus:
     """The route's status. Raises ReleaseError and ReleaseFileError."""
-    weights = FileWeights(site, route).read()
+    weights = site.weights(route).read()
     found = site.folder.progress()
     progress = found if found is not None and found.route == route else None
-    look = MetricsPage(site, route).observe()
+    look = site.traffic(route).observe()
     if look is None:
         rows = [TargetRow(target=name, weight=weight) for name, weight in weights.items()]
         return RouteStatus(route=route, targets=rows, progress=progress, note="the server does not answer")
@@ -104,13 +104,13 @@ def rows_of(look: Observation, earlier: Observation | None, weights: Weights) ->
     return sorted(rows, key=lambda row: -row.weight)
 
 
-def _note(site: Site, progress: Progress | None, look: Observation) -> str:
+def _note(site: Steered, progress: Progress | None, look: Observation) -> str:
     notes = ["the router finds the release file broken: its log says why"] if look.file_broken else []
     if progress is not None and not progress.over:
         if is_held(site.folder.lock):
             notes.append(f"its controller is process {site.folder.holder()}")
         else:
-            notes.append(f"no controller runs: ./ladder release start {progress.target} goes on")
+            notes.append(f"no controller runs: ./ladder release start {progress.target}{site.option} goes on")
     return "; ".join(notes)
 
 

@@ -7,28 +7,29 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from tools.client.request import Target
-from tools.spec.release import WeightedTarget, tenths
+from tools.spec.release import Percent, tenths
 
 from . import moves
 from .controller import Controller, Standing
 from .errors import ReleaseError
-from .file import with_weights
 from .folder import Ask, Order
 from .history import Event, who
 from .ledger import RouteWeights, carry_out
 from .plan import DEFAULT_PLAN, load_plan
 from .progress import Progress, Stage
-from .site import FileWeights, MetricsPage, ServedCandidate, Site
+from .steered import Steered
 from .weights import same, text_of, weights_with
 
 _REPLY_S: Final = 5.0
 _POLL_S: Final = 0.1
+_PERCENT: Final[TypeAdapter[float]] = TypeAdapter(Percent)
 
 
-def start(site: Site, target: str, plan: str | None, route: str | None, show: Callable[[Standing], None]) -> Controller:
+def start(
+    site: Steered, target: str, plan: str | None, route: str | None, show: Callable[[Standing], None]
+) -> Controller:
     """A controller for the release of `target`: a new one by that plan, or the one that was not finished by its own.
 
     To be called, and the controller run, while the folder is locked. Raises ReleaseError and ReleaseFileError.
@@ -42,18 +43,18 @@ def start(site: Site, target: str, plan: str | None, route: str | None, show: Ca
     else:
         chosen = load_plan(plan or DEFAULT_PLAN)
         name = site.route_name(route)
-        progress = moves.begun(name, target, chosen, FileWeights(site, name).read(), at=at, who=who())
+        progress = moves.begun(name, target, chosen, site.weights(name).read(), at=at, who=who())
     return Controller(
         progress,
         folder,
-        weights=FileWeights(site, progress.route),
-        traffic=MetricsPage(site, progress.route),
-        candidate=ServedCandidate(site),
+        weights=site.weights(progress.route),
+        traffic=site.traffic(progress.route),
+        candidate=site.candidate,
         show=show,
     )
 
 
-def ask(site: Site, what: Ask, why: str, *, all_the_way: bool = False) -> Progress:
+def ask(site: Steered, what: Ask, why: str, *, all_the_way: bool = False) -> Progress:
     """Have it done, by the controller that runs or here. Raises ReleaseError, also when it is refused."""
     order = Order(ask=what, who=who(), why=why, all_the_way=all_the_way)
     folder = site.folder
@@ -83,7 +84,7 @@ def ask(site: Site, what: Ask, why: str, *, all_the_way: bool = False) -> Progre
         time.sleep(_POLL_S)
 
 
-def set_weights(site: Site, given: Mapping[str, float], route: str | None, why: str) -> Event:
+def set_weights(site: Steered, given: Mapping[str, float], route: str | None, why: str) -> Event:
     """Give targets these weights; the others share what is left as before. Raises ReleaseError and ReleaseFileError."""
     folder = site.folder
     with folder.locked() as ours:
@@ -98,7 +99,7 @@ def set_weights(site: Site, given: Mapping[str, float], route: str | None, why: 
                 f'the release of "{progress.target}" is not finished ({progress.title}): ./ladder release abort ends it'
             )
         name = site.route_name(route)
-        weights = FileWeights(site, name)
+        weights = site.weights(name)
         before = weights.read()
         after = _checked(site, name, before, given)
         event = Event(
@@ -110,19 +111,19 @@ def set_weights(site: Site, given: Mapping[str, float], route: str | None, why: 
     return event
 
 
-def finish_change(site: Site) -> None:
+def finish_change(site: Steered) -> None:
     """See to it that a change by hand is done whose process was killed. The lock is held."""
     event = site.folder.change()
     if event is not None:
-        carry_out(event, FileWeights(site, event.route), site.folder)
+        carry_out(event, site.weights(event.route), site.folder)
         site.folder.end_change()
 
 
-def go_on(progress: Progress) -> str:
+def go_on(progress: Progress, site: Steered) -> str:
     """What to type after a controller has ended before its release has."""
     return (
         f"The weights stay as they are: {text_of(progress.event.after)}. Go on: ./ladder release start "
-        f"{progress.target}; take it back: ./ladder release abort"
+        f"{progress.target}{site.option}; take it back: ./ladder release abort{site.option}"
     )
 
 
@@ -140,15 +141,15 @@ def _again(found: Progress, target: str, plan: str | None, at: float) -> Progres
     return moves.resumed(found, at, who=who()) if found.paused else found
 
 
-def _done_here(site: Site, progress: Progress, order: Order) -> Progress:
+def _done_here(site: Steered, progress: Progress, order: Order) -> Progress:
     """Obey an order without a controller. The lock is held."""
-    folder, weights = site.folder, FileWeights(site, progress.route)
+    folder, weights = site.folder, site.weights(progress.route)
     carry_out(progress.event, weights, folder)
     moved = moves.obeyed(progress, order, time.time())
     if progress.over and not moved.refused:
         _require_untouched(progress, weights)
         if progress.stage is Stage.PROMOTED:
-            ServedCandidate(site).require_ready(progress.stable)
+            site.candidate.require_ready(progress.stable)
     folder.save(moved)
     carry_out(moved.event, weights, folder)
     return moved
@@ -169,46 +170,33 @@ def _accepted(progress: Progress) -> Progress:
     return progress
 
 
-def _checked(site: Site, route: str, before: Mapping[str, float], given: Mapping[str, float]) -> dict[str, float]:
+def _checked(site: Steered, route: str, before: Mapping[str, float], given: Mapping[str, float]) -> dict[str, float]:
     try:
         after = weights_with(before, given)
-        with_weights(site.release(), route, after)
-    except ValidationError as error:
-        raise ReleaseError("; ".join(detail["msg"] for detail in error.errors())) from None
     except ValueError as error:
         raise ReleaseError(f"{error}: weights of a route make 100 %") from None
-    candidate = ServedCandidate(site)
+    site.check(route, after)
+    candidate = site.candidate
     for name, weight in after.items():
         if tenths(weight) > tenths(before.get(name, 0.0)):
             candidate.require_ready(name)
     return after
 
 
-def parse_weights(words: Sequence[str]) -> dict[str, float]:
-    """Weights in percent out of MODEL:VERSION=WEIGHT. Raises ReleaseError."""
+def parse_weights(words: Sequence[str], site: Steered) -> dict[str, float]:
+    """Weights in percent out of TARGET=WEIGHT. Raises ReleaseError."""
     weights: dict[str, float] = {}
     for word in words:
         name, separator, number = word.partition("=")
-        target = parse_target(name)
+        name = site.target_name(name)
         try:
-            weight = WeightedTarget(model=target.model, version=target.version or 0, weight=float(number)).weight
+            weight = _PERCENT.validate_python(float(number))
         except ValidationError as error:
             raise ReleaseError(f'"{word}": {error.errors()[0]["msg"]}') from None
         except ValueError:
             missing = "gives no weight" if not separator or not number else f'"{number}" is no number'
-            raise ReleaseError(f'"{word}": {missing}: write MODEL:VERSION=PERCENT, such as llm_awq:1=12.5') from None
+            raise ReleaseError(f'"{word}": {missing}: write {name}=12.5, say') from None
         if name in weights:
             raise ReleaseError(f'"{name}" is given two weights')
         weights[name] = weight
     return weights
-
-
-def parse_target(text: str) -> Target:
-    """A model with its version out of MODEL:VERSION. Raises ReleaseError."""
-    try:
-        target = Target.parse(text)
-    except ValueError as error:
-        raise ReleaseError(str(error)) from None
-    if target.version is None:
-        raise ReleaseError(f'"{text}" names no version: write {text}:1, say; a release always names one')
-    return target

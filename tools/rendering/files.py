@@ -33,16 +33,18 @@ def render(profile: Profile, out_dir: Path) -> RenderReport:
     Each file appears whole or not at all. A file whose text is the same is not touched: tritonserver reloads every
     version whose folder looks changed. Raises RenderError.
     """
-    written, unchanged = [], []
     files = rendered_files(profile)
-    for path, text in files.items():
-        destination = out_dir / path
-        if _current_text(destination) == text:
-            unchanged.append(path)
-        else:
-            _write_whole(destination, text)
-            written.append(path)
-    return RenderReport(tuple(written), tuple(unchanged), tuple(_strays(out_dir, files)))
+    written = write_changed(files, out_dir)
+    unchanged = tuple(path for path in files if path not in written)
+    return RenderReport(written, unchanged, tuple(_strays(out_dir, files)))
+
+
+def write_changed(files: Mapping[PurePosixPath, str], out_dir: Path) -> tuple[PurePosixPath, ...]:
+    """Write those of `files` that are others on the disk, each whole; returns them. Raises RenderError."""
+    changed = tuple(path for path, text in files.items() if _current_text(out_dir / path) != text)
+    for path in changed:
+        _write_whole(out_dir / path, files[path])
+    return changed
 
 
 def check(profile: Profile, root: Path) -> list[str]:
@@ -51,14 +53,19 @@ def check(profile: Profile, root: Path) -> list[str]:
     What lies in the rendered repositories and is not the profile's makes them stale as well.
     """
     files = rendered_files(profile)
-    changed = [(path, _current_text(root / path), text) for path, text in files.items()]
     return [
-        *(_diff(path, current, text) for path, current, text in changed if current != text),
+        *differences(files, root),
         *(
             f"Only on disk: {path}: the profile does not render it; delete it, or keep it in a repository of its own\n"
             for path in _strays(root, files)
         ),
     ]
+
+
+def differences(files: Mapping[PurePosixPath, str], root: Path) -> list[str]:
+    """Unified diffs, one a file, from what lies under `root` to `files`; empty when nothing differs."""
+    found = [(path, _current_text(root / path), text) for path, text in files.items()]
+    return [_diff(path, current, text) for path, current, text in found if current != text]
 
 
 def remove(paths: tuple[PurePosixPath, ...], out_dir: Path) -> None:

@@ -75,7 +75,7 @@ class Server:
             command=server_command(instance, software, backends),
             environment=server_environment(instance, software, layout),
         )
-        return cls(instance, files, _start_supervisor(order, files, layout))
+        return cls(instance, files, start_supervisor(order, files, layout))
 
     def __enter__(self) -> Self:
         return self
@@ -130,9 +130,13 @@ class Server:
         self._lifeline.close()
         self._detached = True
 
-    def stop(self, report: Callable[[str], None]) -> None:
-        """Stops the server and returns when nothing of it is left."""
+    def ask_to_stop(self) -> None:
+        """Begins what `stop` then waits for, so that several servers can end at the same time."""
         self._lifeline.close()
+
+    def stop(self, report: Callable[[str], None]) -> None:
+        """Stops the server and returns when nothing of it is left. For the main thread."""
+        self.ask_to_stop()
         ended = self._supervisor.poll
         wait_for_end(self._supervisor.pid, self.instance.port_base, lambda: ended() is not None, report)
         clear_leftovers(self._files)
@@ -169,7 +173,8 @@ def last_lines(file: Path, count: int) -> Sequence[str]:
         return []
 
 
-def _start_supervisor(order: Order, files: InstanceFiles, layout: Layout) -> subprocess.Popen[bytes]:
+def start_supervisor(order: Order, files: InstanceFiles, layout: Layout) -> subprocess.Popen[bytes]:
+    """The process that runs the order; its standard input is the lifeline."""
     files.folder.mkdir(parents=True, exist_ok=True)
     with files.supervisor_log.open("ab") as log:
         supervisor = subprocess.Popen(

@@ -42,12 +42,16 @@ _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class Order:
-    """What to run: the instance, its folder, tritonserver's command line, and the variables its processes get."""
+    """What to run: the instance, its folder, tritonserver's command line, and the variables its processes get.
+
+    `program` is what the command line runs, for people.
+    """
 
     instance: Instance
     folder: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
+    program: str = "tritonserver"
 
     def to_line(self) -> bytes:
         return json.dumps(asdict(self)).encode("utf-8") + b"\n"
@@ -56,7 +60,11 @@ class Order:
     def from_line(cls, line: bytes) -> Order:
         fields = json.loads(line)
         return cls(
-            Instance.from_fields(fields["instance"]), fields["folder"], tuple(fields["command"]), fields["environment"]
+            Instance.from_fields(fields["instance"]),
+            fields["folder"],
+            tuple(fields["command"]),
+            fields["environment"],
+            fields["program"],
         )
 
 
@@ -109,7 +117,7 @@ class Supervisor:
         while server.poll() is None and not self._stops_asked:
             self._wait(None)
         if self._stops_asked:
-            self._say(f"stopping tritonserver (process {server.pid})")
+            self._say(f"stopping {self._order.program} (process {server.pid})")
             self._write(replace(self._instance, phase="stopping"))
             self._end(server)
         if killed := sweep(self._instance):
@@ -117,7 +125,7 @@ class Supervisor:
         if self._stops_asked:
             self._files.state.unlink(missing_ok=True)
             return EXIT_STOPPED
-        reason = _reason(server.returncode)
+        reason = _reason(self._order.program, server.returncode)
         self._say(reason)
         self._write(replace(self._instance, phase="failed", reason=reason))
         return EXIT_SERVER_DIED
@@ -142,7 +150,8 @@ class Supervisor:
         while server.poll() is None:
             left = deadline - time.monotonic()
             if left <= 0 or self._stops_asked > 1:
-                self._say("killing tritonserver: " + ("it did not end in time" if left <= 0 else "asked to stop again"))
+                why = "it did not end in time" if left <= 0 else "asked to stop again"
+                self._say(f"killing {self._order.program}: {why}")
                 server.kill()
                 server.wait()
                 return
@@ -188,9 +197,9 @@ def _signal_pipe(signals: tuple[signal.Signals, ...]) -> int:
     return reading
 
 
-def _reason(code: int) -> str:
+def _reason(program: str, code: int) -> str:
     if code == -signal.SIGKILL:
-        return "tritonserver was killed by SIGKILL: by hand, or for want of memory (dmesg | grep -i oom)"
+        return f"{program} was killed by SIGKILL: by hand, or for want of memory (dmesg | grep -i oom)"
     if code < 0:
-        return f"tritonserver was killed by {signal.Signals(-code).name}"
-    return f"tritonserver ended with exit code {code}"
+        return f"{program} was killed by {signal.Signals(-code).name}"
+    return f"{program} ended with exit code {code}"

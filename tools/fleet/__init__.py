@@ -1,0 +1,1 @@
+"""Several tritonservers behind one address: Envoy in front, weights between servers, and the same for Kubernetes."""
