@@ -32,7 +32,8 @@ WORKDIR /workspace/ladder
 COPY tools tools
 COPY --from=rendered /rendered .
 # The backend is linked, not copied: it finds its package from where its file lies. pyzmq and msgspec, which it imports,
-# vLLM needs as well: the image has them in the versions that vLLM was built with, and the import proves it.
+# and what reads the router's release file, vLLM needs as well: the image has them in the versions that vLLM was built
+# with, and the import proves it.
 RUN case "${BACKEND}" in \
         ladder) \
             rm -r /opt/tritonserver/backends/vllm && \
@@ -43,7 +44,7 @@ RUN case "${BACKEND}" in \
         *) \
             echo "BACKEND=\"${BACKEND}\" is not known: write ladder or nvidia" >&2; exit 1 ;; \
     esac && \
-    "${LADDER_ENGINE_PYTHON}" -c "import msgspec, numpy, zmq" && \
+    "${LADDER_ENGINE_PYTHON}" -c "import msgspec, numpy, pydantic, yaml, zmq" && \
     "${LADDER_ENGINE_PYTHON}" -m compileall -q tools && \
     install --directory --owner=1000 --group=1000 models "${HOME}" "${HOME}/.cache"
 # The image's own user "triton-server".
@@ -61,6 +62,7 @@ ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh", "tritonserver", \
     "--disable-auto-complete-config", \
     "--model-control-mode=explicit", \
     "--load-model=*", \
+    "--grpc-header-forward-pattern=(?i)x-ladder-.*", \
     "--exit-timeout-secs=30", \
     "--log-format=ISO8601"]
 CMD []

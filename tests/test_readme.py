@@ -32,6 +32,7 @@ PAGES = [
     ROOT / "tools" / "drafting" / "README.md",
     ROOT / "tools" / "lint" / "README.md",
     ROOT / "tools" / "planning" / "README.md",
+    ROOT / "tools" / "release" / "README.md",
 ]
 
 

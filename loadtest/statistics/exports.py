@@ -70,8 +70,8 @@ def _write(folder: Path, texts: Mapping[str, str]) -> dict[str, LoadTestError]:
 
 
 def targets_csv(result: RunResult) -> str:
-    """One line a target; the unit is the end of a column's name."""
-    rows = [_target_row(target) for target in result.targets]
+    """One line a target, and one for each part of a router's; the unit is the end of a column's name."""
+    rows = [_target_row(target) for target in result.rows]
     return _csv(rows[0], rows)
 
 

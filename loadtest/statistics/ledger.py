@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from loadtest.options import LoadOptions, SlaLimits
 from loadtest.statistics.health import SendLag
 from loadtest.statistics.histogram import Histogram
-from loadtest.statistics.outcome import Outcome
+from loadtest.statistics.outcome import Outcome, part_name
 from loadtest.statistics.records import Record, Records
 from loadtest.statistics.results import ClientHealth, RunResult, TargetResult
 from loadtest.statistics.sla import is_good, misses
@@ -35,6 +35,7 @@ class _Drained:
     """What a worker hands over."""
 
     tallies: dict[str, Tally]
+    parts: dict[str, dict[str, Tally]]
     in_flight: dict[str, int]
     seconds: list[SecondCounts]
     records: list[Record]
@@ -76,6 +77,8 @@ class Ledger:
         self._warmup_requests = 0
         self._in_flight: Counter[str] = Counter()
         self._tallies = {target: Tally() for target in options.targets}
+        # Of a release router's requests, by who answered.
+        self._parts: dict[str, dict[str, Tally]] = {}
         self._seconds = SecondsLedger(options.targets, has_sla=sla is not None)
         self._records = Records()
 
@@ -104,7 +107,11 @@ class Ledger:
         if due < self._counted_from:
             self._warmup_requests += 1
             return False
-        self._tallies[outcome.target].add(outcome, due + outcome.e2e_s, good=good, latencies=latencies)
+        tallies = [self._tallies[outcome.target]]
+        if outcome.is_routed:
+            tallies.append(self._part(outcome.target, outcome.served_by))
+        for tally in tallies:
+            tally.add(outcome, due + outcome.e2e_s, good=good, latencies=latencies)
         self._records.add(outcome)
         return True
 
@@ -122,6 +129,7 @@ class Ledger:
         records, records_left_out = self._records.drain()
         drained = _Drained(
             tallies=self._tallies,
+            parts=self._parts,
             in_flight=dict(self._in_flight),
             seconds=self._seconds.drain(),
             records=records,
@@ -131,6 +139,7 @@ class Ledger:
         )
         message: dict[str, Any] = _DRAINED.dump_python(drained)
         self._tallies = {target: Tally() for target in self._options.targets}
+        self._parts = {}
         self._in_flight.clear()
         self._warmup_requests = 0
         return message
@@ -140,6 +149,9 @@ class Ledger:
         share = _DRAINED.validate_python(drained)
         for target, tally in share.tallies.items():
             self._tallies[target].merge(tally)
+        for target, parts in share.parts.items():
+            for served_by, tally in parts.items():
+                self._part(target, served_by).merge(tally)
         self._in_flight.update(share.in_flight)
         self._seconds.merge(share.seconds)
         self._records.merge(share.records, share.records_left_out)
@@ -167,6 +179,7 @@ class Ledger:
             seconds=seconds,
             warmup_requests=self._warmup_requests,
             targets=tuple(self._target_result(target, seconds, with_histograms) for target in self._tallies),
+            parts=tuple(self._part_results(seconds, with_histograms)),
             client=client,
             partial=tuple(partial),
             records_left_out=self._records.left_out,
@@ -187,13 +200,28 @@ class Ledger:
         """The first 200,000 counted requests, earliest due first."""
         return self._records.by_due_time()
 
+    def _part(self, target: str, served_by: str) -> Tally:
+        return self._parts.setdefault(target, {}).setdefault(served_by, Tally())
+
     def _target_result(self, target: str, seconds: float, with_histograms: bool) -> TargetResult:
-        tally = self._tallies[target]
-        cut = self._in_flight[target]
-        counted_s = max((max(seconds, tally.ended_at) if cut else tally.ended_at) - self._counted_from, 0.0)
-        output_tokens = tally.output_tokens + tally.cut_output_tokens
+        counted_s = self._counted_s(target, seconds)
+        result = self._figures(target, self._tallies[target], counted_s, self._in_flight[target], with_histograms)
+        return result.model_copy(update={"missed": misses(result, self._sla)}) if self._sla else result
+
+    def _part_results(self, seconds: float, with_histograms: bool) -> Iterator[TargetResult]:
+        for target, parts in sorted(self._parts.items()):
+            counted_s = self._counted_s(target, seconds)
+            for served_by, tally in sorted(parts.items()):
+                yield self._figures(part_name(target, served_by), tally, counted_s, 0, with_histograms)
+
+    def _counted_s(self, target: str, seconds: float) -> float:
+        ended_at = self._tallies[target].ended_at
+        return max((max(seconds, ended_at) if self._in_flight[target] else ended_at) - self._counted_from, 0.0)
+
+    def _figures(self, target: str, tally: Tally, counted_s: float, cut: int, with_histograms: bool) -> TargetResult:
         histograms: dict[str, Histogram] = {name: getattr(tally, name) for name in HISTOGRAMS}
-        result = TargetResult(
+        output_tokens = tally.output_tokens + tally.cut_output_tokens
+        return TargetResult(
             target=target,
             served_by=_most_frequent(tally.served_by),
             protocol=self._options.protocol.value,
@@ -219,7 +247,6 @@ class Ledger:
             lag_ms=tally.lag.quantiles(),
             histograms={name: histogram.encode() for name, histogram in histograms.items()} if with_histograms else {},
         )
-        return result.model_copy(update={"missed": misses(result, self._sla)}) if self._sla else result
 
 
 def _p99_ms(histogram: Histogram) -> float | None:

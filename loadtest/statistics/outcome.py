@@ -65,3 +65,17 @@ class Outcome:
     responses: int = 0
     finish_reason: str = ""
     failure: Failure | None = None
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether another model answered than was asked: the target is a release router."""
+        return bool(self.served_by) and _model(self.served_by) != _model(self.target)
+
+
+def part_name(target: str, served_by: str) -> str:
+    """The name of what one model answered of a release router's requests, beside the router's own."""
+    return f"{target} > {served_by}"
+
+
+def _model(target: str) -> str:
+    return target.partition(":")[0]

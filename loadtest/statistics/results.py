@@ -137,6 +137,8 @@ class RunResult(_Result):
     Attributes:
         seconds: from the start to the end, warm-up and all.
         warmup_requests: how many requests were left out.
+        parts: what each model answered of a release router's requests, sorted; `target` is "router > model:version",
+            the rates are over the router's seconds, and no SLA is judged. Requests that no model took are in none.
         partial: why it is not what was asked for (interrupted, worker lost); empty when it is.
         records_left_out: how many requests were too many for records.jsonl; the figures have them all.
         search: of shape `search` alone; the targets' figures are those at the highest rate inside the SLA.
@@ -149,7 +151,18 @@ class RunResult(_Result):
     seconds: float
     warmup_requests: int
     targets: tuple[TargetResult, ...]
+    parts: tuple[TargetResult, ...] = ()
     client: ClientHealth
     partial: tuple[str, ...] = ()
     records_left_out: int = 0
     search: SearchResult | None = None
+
+    @property
+    def rows(self) -> tuple[TargetResult, ...]:
+        """All that has figures: the targets as they were asked, then the parts."""
+        return self.targets + self.parts
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The names of `rows`; their places choose the colours."""
+        return self.options.targets + tuple(part.target for part in self.parts)

@@ -59,10 +59,10 @@ def _title(result: RunResult) -> str:
 def _table(result: RunResult) -> Table:
     table = Table()
     table.add_column("")
-    for target in result.targets:
+    for target in result.rows:
         table.add_column(Text(target.target), justify="right", overflow="fold")
     for heading, figure in _ROWS:
-        table.add_row(heading, *(Text(figure(target)) for target in result.targets))
+        table.add_row(heading, *(Text(figure(target)) for target in result.rows))
     return table
 
 

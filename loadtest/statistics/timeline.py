@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from loadtest.statistics.histogram import Histogram, PackedHistogram
-from loadtest.statistics.outcome import Outcome
+from loadtest.statistics.outcome import Outcome, part_name
 from loadtest.statistics.tally import Latencies
 
 Percentiles = tuple[float | None, ...]
@@ -50,7 +50,9 @@ class Second(BaseModel):
 
 
 class Timeline(BaseModel):
-    """Per target, one entry for each second, without gaps."""
+    """Per target, one entry for each second, without gaps. What a release router's models answered comes last, each as
+    "router > model:version".
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -108,7 +110,15 @@ class SecondsLedger:
 
     def end(self, outcome: Outcome, at: float, *, good: bool, latencies: Latencies | None) -> None:
         """A request ended `at` seconds after the start; `latencies` are those of a whole answer."""
-        counts = self._counts_at(outcome.target, int(at))
+        self._end(outcome.target, outcome, at, good=good, latencies=latencies)
+        if outcome.is_routed:
+            # Who took a request is known only now.
+            part = part_name(outcome.target, outcome.served_by)
+            self._counts_at(part, int(at - outcome.e2e_s + outcome.send_lag_s)).begun += 1
+            self._end(part, outcome, at, good=good, latencies=latencies)
+
+    def _end(self, name: str, outcome: Outcome, at: float, *, good: bool, latencies: Latencies | None) -> None:
+        counts = self._counts_at(name, int(at))
         counts.ended += 1
         counts.output_tokens += outcome.output_tokens
         counts.good += good
@@ -167,7 +177,7 @@ class SecondsLedger:
     def _counts_at(self, target: str, second: int) -> SecondCounts:
         """The counts of that second, to be added to."""
         second = max(second, 0)
-        counts = self._seconds[target].get(second)
+        counts = self._seconds.setdefault(target, {}).get(second)
         if counts is None:
             counts = self._seconds[target][second] = SecondCounts(target, second)
             self._growing.append(counts)

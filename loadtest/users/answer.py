@@ -38,7 +38,6 @@ class Attempt:
         self._began_at = perf_counter()
         self._builder: CompletionBuilder | None = None
         self._streamed = False
-        self._served_by = ""
         self._responses = 0
 
     @property
@@ -60,8 +59,6 @@ class Attempt:
         assert self._builder is not None, "a response comes after its request"
         self._builder.add(chunk)
         self._responses += chunk.carries_tokens
-        if chunk.served_by is not None:
-            self._served_by = str(chunk.served_by)
 
     def end(self) -> Answer:
         """The answer has ended in order; whether it is a whole one is for the verdict to say."""
@@ -105,9 +102,10 @@ class Attempt:
         output_tokens: int = 0,
         finish_reason: str = "",
     ) -> Outcome:
+        served_by = self._builder.served_by if self._builder else None
         return Outcome(
             target=self._target,
-            served_by=self._served_by,
+            served_by=str(served_by or ""),
             due_at=self._due_at,
             send_lag_s=self._lag_s,
             ttft_s=ttft_s,

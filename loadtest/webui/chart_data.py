@@ -56,9 +56,7 @@ def distributions(result: RunResult) -> dict[str, dict[str, dict[str, list[float
     """Per latency and target, `ms` ascending and `share` in (0, 1): what part of the values is at most so long."""
     return {
         name: {
-            target.target: distribution(target.histograms[name])
-            for target in result.targets
-            if name in target.histograms
+            target.target: distribution(target.histograms[name]) for target in result.rows if name in target.histograms
         }
         for name in LATENCIES
     }

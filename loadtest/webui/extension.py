@@ -74,7 +74,7 @@ def _adder_of_rows(live: LiveRun) -> Callable[[Response], Response]:
         # Locust hands out the same response for two seconds: what is added must be the same when added twice.
         if request.endpoint == "locust.request_stats" and response.is_json:
             result = live.result(with_histograms=False)
-            rows = [] if result is None else tab_rows(result.targets)
+            rows = [] if result is None else tab_rows(result.rows)
             answer = response.get_json()
             answer["extended_stats"] = [{"key": TAB, "data": rows}]
             response.set_data(jsonify(answer).get_data())

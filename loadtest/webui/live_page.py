@@ -39,12 +39,12 @@ def news(state: str, result: RunResult | None, timeline: Timeline | None, error:
         "timeline": {},
     }
     if result is not None:
-        order = result.options.targets
+        order = result.order
         answer["facts"] = facts(result.options)
         answer["run"] = result.started_at.isoformat()
         answer["targets"] = chart_data.targets(order)
         answer["marks"] = chart_data.marks(result)
-        answer["rows"] = [asdict(row) for row in rows(result.targets, order)]
+        answer["rows"] = [asdict(row) for row in rows(result.rows, order)]
     if result is not None and timeline is not None:
         answer["timeline"] = chart_data.over_time(timeline)
     return answer

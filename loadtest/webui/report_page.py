@@ -45,7 +45,7 @@ class Promise:
 
 def report_page(result: RunResult, timeline: Timeline | None) -> str:
     """The whole page as text; scripts and styles stand in it, and nothing is loaded from anywhere."""
-    order = result.options.targets
+    order = result.order
     charts = {
         "targets": chart_data.targets(order),
         "marks": chart_data.marks(result),
@@ -55,12 +55,12 @@ def report_page(result: RunResult, timeline: Timeline | None) -> str:
     return render(
         "report.html",
         result=result,
-        rows=rows(result.targets, order),
+        rows=rows(result.rows, order),
         promises=tuple(promises(result)),
         kinds=sorted({kind for target in result.targets for kind in target.failures}),
         settings=tuple(settings(result)),
         command=shlex.join(command(result)),
-        colors={target.target: color_of(target.target, order) for target in result.targets},
+        colors={target.target: color_of(target.target, order) for target in result.rows},
         figure=figure_text,
         charts=charts,
         styles=(inlined("vendor/uplot/uPlot.min.css"), inlined("page.css")),

@@ -212,7 +212,7 @@ def test_stopping_cancels_what_takes_too_long(handles: Any, monkeypatch: pytest.
     it = handles(model_json={"ttft_s": 600}).start()
     outlet = it.ask()
     it.handle.stop()
-    assert outlet.failure() == Failure("CANCELLED", "the model is being unloaded after 0 tokens")
+    assert outlet.failure() == Failure("CANCELLED", "the model is being unloaded after 0 tokens", "unloading")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ import pytest
 from tests.fixtures.fake_pb_utils import InferenceRequest, InferenceResponse
 from tools.backends.tensors import (
     ResponseOutlet,
+    RoutedOutlet,
     TensorError,
     error_response,
+    read_chat,
     read_request,
     read_tokenize,
     refuse,
@@ -339,3 +341,43 @@ def test_a_chat_that_cannot_be_rendered_is_an_error() -> None:
     failure = Failure("INVALID_ARG", "no role")
     response = tokenized_response(Tokenized(3, "", [], failure), exclude_input=True)
     assert response.error().message() == error_response(failure).error().message() == "no role"
+
+
+# The router's
+
+
+def read_chat_of(inputs: dict[str, Any], parameters: Any = None) -> tuple[Request, Tokenize | None]:
+    return read_chat(InferenceRequest(inputs, parameters), 7)
+
+
+def test_a_chat_is_to_be_tokenized() -> None:
+    wire, tokenize = read_chat_of({"messages": "[]", "stream": True})
+    assert tokenize == Tokenize(7, "[]", None)
+    assert (wire.key, wire.prompt, wire.stream, wire.echo) == (7, "", True, False)
+    assert read_chat_of({"text_input": "Hi"})[1] == Tokenize(7, None, "Hi")
+    assert read_chat_of({})[1] == Tokenize(7, None, None), "the tokenizer says what is missing"
+
+
+def test_tokens_and_what_is_to_be_embedded_are_not() -> None:
+    assert read_chat_of({"input_ids": [1, 2], "text_input": ""})[1] is None
+    assert read_chat_of({"embedding_request": "{}"})[1] is None
+
+
+@pytest.mark.parametrize(("given", "echo"), [(None, False), (True, False), (False, True)])
+def test_a_chat_repeats_its_prompt_on_demand_only(given: bool | None, echo: bool) -> None:
+    inputs = {"text_input": "Hi"} | ({} if given is None else {"exclude_input_in_output": given})
+    assert read_chat_of(inputs)[0].echo is echo
+
+
+def test_the_first_response_with_outputs_says_who_answers() -> None:
+    request = InferenceRequest({"text_input": "Hi"})
+    wire = Request(7, "", "Hi", stream=True)
+    outlet = RoutedOutlet(request, wire)
+    outlet.serve_by("llm_bf16", 2)
+    outlet.serve_by("llm_awq", 3)
+    outlet.send(Delta(7, ["a"], [1], [None]))
+    outlet.send(Delta(7, ["b"], [1], ["stop"], final=True))
+    first, second = request.sender.responses
+    assert (first.values("served_model"), first.values("served_version")) == (["llm_awq"], [3])
+    assert [str(tensor.as_numpy().dtype) for tensor in first.output_tensors()] == ["object", "object", "int32"]
+    assert second.names() == ["text_output"]

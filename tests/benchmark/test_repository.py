@@ -8,8 +8,9 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from tools.benchmark.errors import BenchmarkError
-from tools.benchmark.repository import newest_arguments, vllm_model, write_mock_model, write_model
+from tools.benchmark.repository import newest_arguments, vllm_model, write_mock_model, write_model, write_router
 from tools.engine.adapters.mock import MockAdapter
+from tools.release.file import read_release
 from tools.rendering.plan import MODEL_REPOSITORY, rendered_files
 from tools.spec.loading import load_profile
 
@@ -65,3 +66,14 @@ def test_the_newest_version_that_is_loaded_is_the_one_measured() -> None:
     limited = three.model_copy(update={"load_versions": (1, 2)})
     several = profile.model_copy(update={"variants": {"llm_bf16": limited}})
     assert newest_arguments(several, "llm_bf16") == (2, {"model": "b"})
+
+
+def test_the_router_sends_everything_to_the_model(tmp_path: Path) -> None:
+    write_router(tmp_path, load_profile(), "llm_awq")
+    assert list(read_release(tmp_path / "chat" / "release.yaml").targets()) == ["llm_awq:1"]
+    assert parsed((tmp_path / "chat" / "config.pbtxt").read_text(encoding="utf-8")).name == "chat"
+    assert sorted(file.name for file in (tmp_path / "chat" / "1").iterdir()) == [
+        "__pycache__",
+        "model.json",
+        "model.py",
+    ]

@@ -42,11 +42,11 @@ def layout(tmp_path: Path) -> Iterator[Layout]:
 
 def test_the_same_model_alone_is_used_whichever_versions_are_chosen_of_one(tmp_path: Path, layout: Layout) -> None:
     wanted = write(tmp_path / "wanted", policy="specific { versions: [ 1 ] }")
-    found = running_with(wanted, "llm", BASE, layout)
+    found = running_with(wanted, ["llm"], BASE, layout)
     assert found is not None
     assert found.address.grpc_port == BASE + 1
     said: list[str] = []
-    with serving(wanted, "llm", BASE, layout, said.append) as server:
+    with serving(wanted, ["llm"], BASE, layout, said.append) as server:
         assert server.instance.id == "id"
     assert said == [f"using the server at port base {BASE}"]
 
@@ -55,15 +55,15 @@ def test_the_same_model_alone_is_used_whichever_versions_are_chosen_of_one(tmp_p
     "changes", [{"arguments": '{"max_num_seqs": 4}'}, {"more": 'parameters { key: "a" value { string_value: "b" } }'}]
 )
 def test_another_configuration_is_another_server(tmp_path: Path, layout: Layout, changes: dict[str, str]) -> None:
-    assert running_with(write(tmp_path / "wanted", **changes), "llm", BASE, layout) is None
+    assert running_with(write(tmp_path / "wanted", **changes), ["llm"], BASE, layout) is None
 
 
 def test_a_server_with_more_models_is_not_used(tmp_path: Path, layout: Layout) -> None:
     files = InstanceFiles.at(BASE, layout)
     repository = str(tmp_path / "served")
     Instance("id", BASE, "", (repository,), ("llm", "other"), "/sockets", phase="running").write(files)
-    assert running_with(write(tmp_path / "wanted"), "llm", BASE, layout) is None
+    assert running_with(write(tmp_path / "wanted"), ["llm"], BASE, layout) is None
 
 
 def test_without_a_server_there_is_none(tmp_path: Path) -> None:
-    assert running_with(write(tmp_path / "wanted"), "llm", BASE, Layout(tmp_path / "elsewhere")) is None
+    assert running_with(write(tmp_path / "wanted"), ["llm"], BASE, Layout(tmp_path / "elsewhere")) is None

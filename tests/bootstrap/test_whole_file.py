@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tools.bootstrap.whole_file import whole_file
+from tools.bootstrap.whole_file import whole_file, write_durably
 
 
 def test_what_was_written_takes_the_place(tmp_path: Path) -> None:
@@ -59,3 +60,19 @@ def test_a_folder_that_is_gone_is_an_error_with_the_files_name(tmp_path: Path) -
     with pytest.raises(FileNotFoundError) as gone:
         write()
     assert gone.value.filename == str(file)
+
+
+def test_what_is_to_outlive_a_power_cut_is_on_the_disk_before_it_takes_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "folder" / "a.json"
+    write_durably(file, "old")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_durably(file, "new")
+    assert file.read_text(encoding="utf-8") == "old"
+    assert list(file.parent.iterdir()) == [file]

@@ -122,3 +122,10 @@ def test_logprobs_are_kept_in_order_of_arrival() -> None:
 
     assert completion.logprobs == ("[1]", "[2]")
     assert completion.cumulative_logprobs == (-0.75,)
+
+
+def test_a_router_says_whose_answer_it_hands_on() -> None:
+    first = chunk(101, "Hi", 1, served_model=["llm_awq"], served_version=[2])
+    last = Chunk.from_outputs({}, 103, None, final=True)
+    # Only the first response has it.
+    assert complete(first, chunk(102, " there", 1), last).served_by == Target("llm_awq", 2)

@@ -10,8 +10,9 @@ from tools.client.address import Protocol, ServerAddress
 from tools.client.answers_table import answers_table, shortened, summary
 from tools.client.completion import Completion
 from tools.client.errors import ServerUnreachableError
-from tools.client.question import WARM_UP_TOKENS, RungProgress, Stage, ask_every_rung
+from tools.client.question import WARM_UP_TOKENS, RungAnswer, RungProgress, Stage, ask_every_rung
 from tools.client.request import Target
+from tools.client.rungs import LADDER, ROUTER
 
 THREE = {"1": ("READY", ""), "2": ("UNAVAILABLE", "unloaded"), "3": ("READY", "")}
 
@@ -43,6 +44,17 @@ def test_every_ready_rung_gets_the_same_request(serve: Serve, protocol: Protocol
     ]
     assert {seen.inputs["text_input"][0] for seen in asked} == {"<user> Why blue?"}
     assert {seen.sampling["temperature"] for seen in asked} == {0.0}
+
+
+def test_the_release_router_is_asked_last(serve: Serve) -> None:
+    _, address = serve(tokenizer(), engine("chat", script=three_words), engine("llm_eagle", script=three_words))
+
+    answers = ask_every_rung(address, "Why blue?", 32, lambda _: None)
+
+    assert [(answer.rung.label, str(answer.rung.target)) for answer in answers] == [
+        ("v4", "llm_eagle:1"),
+        ("v5", "chat:1"),
+    ]
 
 
 def test_progress_tells_what_happens(serve: Serve) -> None:
@@ -125,6 +137,16 @@ def completion(**changes: object) -> Completion:
         "num_responses": 2,
     }
     return Completion(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_the_table_names_who_answered_for_the_router() -> None:
+    answers = [RungAnswer(LADDER[3], completion()), RungAnswer(ROUTER, completion(served_by=Target("llm_awq", 1)))]
+
+    direct, routed = drawn(answers).split("├")
+
+    assert "this time" not in direct
+    assert "; this time" in routed
+    assert "llm_awq:1" in routed
 
 
 def test_summary() -> None:

@@ -99,9 +99,12 @@ def test_what_the_client_of_a_stopped_request_is_told() -> None:
     assert request.stop_failure(Ending.CLIENT) == Failure(
         "CANCELLED", "the client cancelled the request after 7 tokens"
     )
-    assert request.stop_failure(Ending.UNLOAD) == Failure("CANCELLED", "the model is being unloaded after 7 tokens")
+    assert request.stop_failure(Ending.UNLOAD) == Failure(
+        "CANCELLED", "the model is being unloaded after 7 tokens", "unloading"
+    )
     assert request.stop_failure(Ending.DEADLINE) == Failure(
         "UNAVAILABLE",
         "the deadline of 1.5 s passed in the queue: "
         'allow more time with the request parameter "timeout" (microseconds) or ask for fewer tokens',
+        "deadline",
     )

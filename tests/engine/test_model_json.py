@@ -30,7 +30,7 @@ def test_dtype_defaults_to_bfloat16() -> None:
         ({"atention": "sdpa"}, 'key "atention" is unknown: did you mean "attention"?'),
         (
             {"zzz": 1},
-            'key "zzz" is unknown: known ones are attention, batching, dtype, max_model_len, model',
+            'key "zzz" is unknown: known ones are attention, batching, dtype, load_format, max_model_len, model',
         ),
         ({"attention": "flash"}, '"attention" is "flash": write "eager" or "sdpa" or "flash_attention_2"'),
         ({"batching": "true"}, "Expected `bool`, got `str` - at `$.batching`"),

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
+from tools.release.file import parse_release
 from tools.rendering.plan import BYTECODE_BLOCK, chat_name, rendered_files
 from tools.spec import contract
 from tools.spec.loading import load_profile, shipped_profiles
@@ -184,7 +185,7 @@ def shipped(request: pytest.FixtureRequest) -> Profile:
 def test_disabled_variants_are_not_rendered(shipped: Profile) -> None:
     models = {path.parts[1] for path in rendered_files(shipped)}
     enabled = set(shipped.enabled_variants)
-    assert models == enabled | {chat_name(name) for name in enabled} | {"chat_tokenizer"}
+    assert models == enabled | {chat_name(name) for name in enabled} | {"chat_tokenizer", "chat"}
 
 
 def test_each_config_says_who_made_it(shipped: Profile) -> None:
@@ -415,3 +416,26 @@ def test_importing_model_py_leaves_the_version_folder_untouched(tmp_path: Path) 
     (version / BYTECODE_BLOCK).unlink()
     assert run_stub(version, {}).returncode == 0
     assert (version / BYTECODE_BLOCK).is_dir(), "Python no longer writes bytecode here: the block is not needed"
+
+
+def test_the_router_takes_what_engines_and_ensembles_take(shipped: Profile) -> None:
+    files = rendered_files(shipped)
+    router = config_in(files, "ensembles/chat")
+    inputs = {tensor.name: (tensor.data_type, tuple(tensor.dims)) for tensor in router.input}
+    for name, variant in shipped.enabled_variants.items():
+        if isinstance(variant, VllmVariant):
+            for folder in (f"model_repository/{name}", f"ensembles/{chat_name(name)}"):
+                config = config_in(files, folder)
+                other = {tensor.name: (tensor.data_type, tuple(tensor.dims)) for tensor in config.input}
+                assert other.items() <= inputs.items(), folder
+                outputs = {tensor.name for tensor in router.output}
+                assert outputs - {tensor.name for tensor in config.output} == {"served_model", "served_version"}
+    assert all(tensor.optional for tensor in router.input)
+    assert router.model_transaction_policy.decoupled
+    assert parameter(router, "RELEASE_FILE") == "release.yaml"
+
+
+def test_the_release_file_is_the_profiles_start(shipped: Profile) -> None:
+    text = rendered_files(shipped)[PurePosixPath("ensembles/chat/release.yaml")]
+    assert text.startswith("# Rendered by ./ladder render from the profile ")
+    assert parse_release(text, "release.yaml") == shipped.start_release

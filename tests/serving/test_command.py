@@ -40,6 +40,7 @@ def test_the_server_starts_empty_with_complete_configs_and_its_own_shared_memory
         "--disable-auto-complete-config",
         "--model-control-mode=explicit",
         "--backend-directory=/b",
+        "--grpc-header-forward-pattern=(?i)x-ladder-.*",
         "--backend-config=python,shm-region-prefix-name=ladder-8100-ab-",
     } <= set(command)
 
@@ -68,6 +69,7 @@ def test_everything_below_the_server_is_told_where_it_belongs() -> None:
         "LADDER_ENGINE_PYTHON": "/home/.ladder/env/engine/bin/python",
         "LADDER_ENGINE_LIBRARY_PATH": "/cuda",
         "LADDER_SOCKETS": "/tmp/ladder-8100-ab",
+        "LADDER_RELEASE_STATE": "/home/.ladder/release/8100/p/release.yaml",
         "LADDER_INSTANCE": "8100-ab",
         "SPT_NOENV": "1",
     }

@@ -16,7 +16,7 @@ RUNGS = (
     *(("llm_baseline", version) for version in (1, 2, 3)),
     *((model, 1) for model in ("llm_bf16", "llm_awq", "llm_eagle")),
 )
-CHAT = tuple((model, 1) for model in ("chat_baseline", "chat_bf16", "chat_awq", "chat_eagle", "chat_tokenizer"))
+CHAT = tuple((model, 1) for model in ("chat_baseline", "chat_bf16", "chat_awq", "chat_eagle", "chat_tokenizer", "chat"))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,8 @@ def test_every_process_of_the_instance_is_accounted_for(startup: str) -> None:
     roles = [process.role for process in running(BASE).processes]
     assert roles[:2] == ["supervisor", "tritonserver"]
     stubs = sorted(role for role in roles if role.startswith("stub of "))
-    assert stubs == sorted(f"stub of {name} version {version}" for name, version in [*RUNGS, ("chat_tokenizer", 1)])
+    own = [*RUNGS, ("chat_tokenizer", 1), ("chat", 1)]
+    assert stubs == sorted(f"stub of {name} version {version}" for name, version in own)
     assert roles.count("engine") >= len(stubs)
 
 

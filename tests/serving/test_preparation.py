@@ -43,7 +43,7 @@ def test_artifact_repositories_and_lint_are_prepared_in_that_order(layout: Layou
     assert steps == [BF16, AWQ, HEAD, "rendering the repositories", "linting them"]
     assert prepared.repositories == (layout.home / "model_repository", layout.home / "ensembles")
     assert (prepared.repositories[0] / "llm_bf16" / "config.pbtxt").is_file()
-    assert prepared.lint.models == 9
+    assert prepared.lint.models == 10
 
 
 def test_a_missing_head_is_refused_before_anything_is_rendered(layout: Layout) -> None:
@@ -133,7 +133,7 @@ def test_weights_that_failed_their_gate_are_refused_unless_accepted(layout: Layo
     with pytest.raises(ArtifactError, match=f'{AWQ}" failed its quality gate: perplexity 8.58 became 344551.90'):
         prepare(profile, layout, lambda _: None)
     assert not (layout.home / "model_repository").exists()
-    assert prepare(profile, layout, lambda _: None, accept_failed_artifacts=True).lint.models == 9
+    assert prepare(profile, layout, lambda _: None, accept_failed_artifacts=True).lint.models == 10
 
 
 def test_half_written_awq_weights_are_named(layout: Layout) -> None:

@@ -93,7 +93,7 @@ def test_an_unknown_key_is_answered_with_file_line_path_and_the_nearest_key() ->
 def test_an_unknown_key_like_nothing_is_answered_with_all_keys() -> None:
     assert refused_change("name: cpu-smollm2", "name: cpu-smollm2\nzzzzz: 1") == (
         'mine.yaml:1: unknown key "zzzzz": '
-        "known keys: name, target, model, artifacts, limits, sla, quality, environment, variants"
+        "known keys: name, target, model, artifacts, limits, sla, quality, environment, release, variants"
     )
 
 

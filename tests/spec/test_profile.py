@@ -335,3 +335,49 @@ def test_a_limit_that_cannot_be_one_is_refused(key: str, value: float) -> None:
     data = raw()
     data["quality"] = {key: value}
     assert "greater than" in refused(data) or "less than or equal to 100" in refused(data)
+
+
+# The release
+
+
+def with_release(*routes: dict[str, Any]) -> dict[str, Any]:
+    return raw("cpu-smollm2") | {"release": {"routes": list(routes)}}
+
+
+def to(model: str, version: int = 1, **more: Any) -> dict[str, Any]:
+    return {"name": "default", "targets": [{"model": model, "version": version, "weight": 100.0}], **more}
+
+
+def test_without_a_release_everything_goes_to_the_newest_version_of_the_first_vllm_variant() -> None:
+    data = raw()
+    arguments = data["variants"]["llm_bf16"]["versions"][1]
+    data["variants"]["llm_bf16"]["versions"] = {1: arguments, 2: arguments, 3: arguments}
+    assert list(Profile.model_validate(data).start_release.targets()) == ["llm_bf16:3"]
+    data["variants"]["llm_bf16"]["load_versions"] = [1, 2]
+    assert list(Profile.model_validate(data).start_release.targets()) == ["llm_bf16:2"]
+
+
+def test_where_vllm_serves_nothing_the_first_variant_is_the_start() -> None:
+    data = raw()
+    for name, variant in data["variants"].items():
+        variant["enabled"] = name == "llm_baseline"
+    profile = Profile.model_validate(data)
+    newest = max(profile.variants["llm_baseline"].loaded_versions)
+    assert list(profile.start_release.targets()) == [f"llm_baseline:{newest}"]
+
+
+def test_a_release_of_the_profiles_own_is_the_start() -> None:
+    release = Profile.model_validate(with_release(to("llm_awq", sticky="session"))).start_release
+    assert release.route("default").sticky == "session"
+    assert list(release.targets()) == ["llm_awq:1"]
+
+
+def test_a_release_names_what_is_loaded() -> None:
+    assert '"release" names "llm_new:1", but no variant "llm_new" is enabled: enable it' in refused(
+        with_release(to("llm_new"))
+    )
+    assert '"release" names "llm_awq:4", but of "llm_awq" only version 1 is loaded' in refused(
+        with_release(to("llm_awq", 4))
+    )
+    shadowed = to("llm_awq", shadow={"model": "llm_bf16", "version": 9, "share": 1.0})
+    assert '"release" names "llm_bf16:9"' in refused(with_release(shadowed))

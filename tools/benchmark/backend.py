@@ -85,7 +85,7 @@ def bench_backend(
         folder = Path(name)
         write_mock_model(folder / "models", profile, model, arguments)
         with (
-            serving(folder / "models", model, port_base, layout, report) as server,
+            serving(folder / "models", [model], port_base, layout, report) as server,
             flood_process(layout, folder / "flood.log") as flood,
         ):
             with ServerInfo.at(server.address.endpoint(Protocol.GRPC)) as info:

@@ -1,4 +1,4 @@
-"""What a measurement is made on: a tritonserver on ports of its own with one model, and the load generator."""
+"""What a measurement is made on: a tritonserver on ports of its own with a few models, and the load generator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tools.bootstrap.layout import Layout
@@ -33,30 +33,31 @@ Report = Callable[[str], None]
 
 @contextlib.contextmanager
 def serving(
-    repository: Path, model: str, port_base: int | None, layout: Layout, report: Report
+    repository: Path, models: Sequence[str], port_base: int | None, layout: Layout, report: Report
 ) -> Iterator[Server | RunningInstance]:
-    """Serve one model of `repository`; without a port base, on the first free one.
+    """Serve these models of `repository`; without a port base, on the first free one.
 
-    A server at that port base that holds just this model, configured alike, is used and left running. Raises
-    ServingError when the server cannot be started, BenchmarkError when the model does not load.
+    A server at that port base that holds just these models, configured alike, is used and left running. Raises
+    ServingError when the server cannot be started, BenchmarkError when a model does not load.
     """
-    running = None if port_base is None else running_with(repository, model, port_base, layout)
+    running = None if port_base is None else running_with(repository, models, port_base, layout)
     if running is not None:
         report(f"using the server at port base {port_base}")
         yield running
         return
-    plan = plan_loading(read_models([repository]), [model])
+    plan = plan_loading(read_models([repository]), models)
     base = free_port_base(layout) if port_base is None else port_base
     report("starting tritonserver")
-    with Server.start(ServerPlan(base, "", (repository,), (model,)), layout) as server:
+    with Server.start(ServerPlan(base, "", (repository,), tuple(models)), layout) as server:
         server.wait_until_live()
-        report(f"loading {model}")
+        report(f"loading {', '.join(models)}")
         with Loading(plan, server.address.endpoint(Protocol.GRPC)) as loading:
             while not loading.done:
                 server.require_alive()
                 time.sleep(_POLL_S)
-            if error := loading.error(model):
-                raise BenchmarkError(f'"{model}" could not be loaded: {error}\n{server.log_tail()}')
+            for model in models:
+                if error := loading.error(model):
+                    raise BenchmarkError(f'"{model}" could not be loaded: {error}\n{server.log_tail()}')
         yield server
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import random
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from .child import Child
 from .deployment import Report, flood_process, serving
 from .figures import Figures, FigureTable
 from .machine import Machine
+from .pairs import Measure, by_turns
 from .repository import newest_arguments, vllm_model, write_model
 from .running import RunningInstance
 from .spread import Spread
@@ -92,9 +92,6 @@ class _Pair:
     served: Tally
 
 
-Measure = Callable[[Load], Tally]
-
-
 def bench_overhead(
     profile: Profile, settings: OverheadSettings, layout: Layout, report: Report, port_base: int | None = None
 ) -> OverheadReport:
@@ -111,7 +108,7 @@ def bench_overhead(
         folder = Path(name)
         write_model(folder / "models", profile, model)
         with (
-            serving(folder / "models", model, port_base, layout, report) as server,
+            serving(folder / "models", [model], port_base, layout, report) as server,
             flood_process(layout, folder / "flood.log") as flood,
             _bare_process(profile, model, server, layout, folder / "bare.log") as bare,
         ):
@@ -159,16 +156,9 @@ def measure_pairs(
     for repeat in range(1, settings.repeats + 1):
         for streams in settings.streams:
             report(f"pair {repeat} of {settings.repeats}, {streams} streams")
-            pairs[streams].append(_pair(loads.next(streams), bare, served, bare_first=repeat % 2 == 1))
+            tallies = by_turns(loads.next(streams), bare, served, first_begins=repeat % 2 == 1, pause_s=_PAUSE_S)
+            pairs[streams].append(_Pair(*tallies))
     return tuple(_row(streams, measured) for streams, measured in pairs.items())
-
-
-def _pair(load: Load, bare: Measure, served: Measure, *, bare_first: bool) -> _Pair:
-    tallies = []
-    for side in (bare, served) if bare_first else (served, bare):
-        time.sleep(_PAUSE_S)
-        tallies.append(side(load))
-    return _Pair(*tallies) if bare_first else _Pair(*reversed(tallies))
 
 
 class _Loads:

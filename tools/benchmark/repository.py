@@ -1,4 +1,4 @@
-"""Model repositories that hold one vLLM model of a profile, as the profile renders it."""
+"""Model repositories that hold one vLLM model of a profile, as the profile renders it, and the router if need be."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tools.release.file import FILE_NAME, write_release
 from tools.rendering.environment import json_text
-from tools.rendering.plan import MODEL_REPOSITORY, rendered_files
+from tools.rendering.plan import ENSEMBLES, MODEL_REPOSITORY, ROUTER, rendered_files
 from tools.spec.profile import Profile
+from tools.spec.release import ReleaseTarget, everything_to
 from tools.spec.variants import VllmVariant
 
 from .errors import BenchmarkError
@@ -47,6 +49,17 @@ def write_mock_model(folder: Path, profile: Profile, model: str, arguments: Mapp
     """Write `model` with an engine that computes nothing; `arguments` are the mock's."""
     version, _ = newest_arguments(profile, model)
     _write(folder, profile, model, version, arguments, _MOCK_ENGINE)
+
+
+def write_router(folder: Path, profile: Profile, model: str) -> None:
+    """Write the release router as rendered, with a release in which the newest version of `model` answers everybody."""
+    for path, text in rendered_files(profile).items():
+        if path.is_relative_to(ENSEMBLES / ROUTER):
+            file = folder / path.relative_to(ENSEMBLES)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    version, _ = newest_arguments(profile, model)
+    write_release(folder / ROUTER / FILE_NAME, everything_to(ReleaseTarget(model=model, version=version)))
 
 
 def _write(

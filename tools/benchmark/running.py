@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,18 +25,20 @@ class RunningInstance:
         return ServerAddress.from_port_base(self.instance.port_base)
 
 
-def running_with(repository: Path, model: str, port_base: int, layout: Layout) -> RunningInstance | None:
-    """This checkout's server at a port base if it was asked for `model` alone, and serves it as `repository` has it."""
+def running_with(repository: Path, models: Sequence[str], port_base: int, layout: Layout) -> RunningInstance | None:
+    """This checkout's server at a port base if it has these models alone, and serves them as `repository` would."""
     files = InstanceFiles.at(port_base, layout)
     if not files.supervised():
         return None
     instance = Instance.read(files)
-    if instance is None or instance.phase != "running" or instance.models != (model,):
+    if instance is None or instance.phase != "running" or sorted(instance.models) != sorted(models):
         return None
-    wanted = _served(repository / model)
-    if any(_served(Path(folder) / model) == wanted for folder in instance.repositories):
-        return RunningInstance(instance)
-    return None
+    folders = [Path(folder) for folder in instance.repositories]
+    for model in models:
+        wanted = _served(repository / model)
+        if all(_served(folder / model) != wanted for folder in folders):
+            return None
+    return RunningInstance(instance)
 
 
 def _served(folder: Path) -> tuple[str, dict[str, str]] | None:

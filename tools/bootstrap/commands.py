@@ -31,6 +31,7 @@ COMMANDS: Final = (
     Command("ask", "Ask one question.", "tools", "tools.cli.ask"),
     Command("render", "Render the model repositories from a profile, or check them.", "tools", "tools.cli.render"),
     Command("lint", "Check Triton model repositories, this one's or anybody's.", "tools", "tools.cli.lint"),
+    Command("release", "Give a new version its share step by step, or take it back.", "tools", "tools.cli.release"),
     Command("plan", "Plan GPU memory: what fits, and how many requests at once.", "tools", "tools.cli.plan"),
     Command("quantize", "Make the profile's 4-bit AWQ weights, and measure them.", "tools", "tools.cli.quantize"),
     Command("draft", "Train a head for speculative decoding, or measure one.", "tools", "tools.cli.draft"),

@@ -25,3 +25,15 @@ def whole_file(file: Path) -> Iterator[Path]:
         raise
     finally:
         draft.unlink(missing_ok=True)
+
+
+def write_durably(file: Path, text: str) -> None:
+    """Write `file` whole, its folder too: a reader sees the old text or the new one, also after a power cut.
+
+    On the disk when this returns. Raises OSError.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(file) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())

@@ -24,7 +24,7 @@ def answers_table(answers: Sequence[RungAnswer]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for answer in answers:
         rung = Text.assemble((answer.rung.label, "bold"), f"\n{answer.rung.target}")
-        content = Text.assemble((answer.rung.adds, "dim"), "\n", _content(answer))
+        content = Text.assemble((f"{answer.rung.adds}{_instead(answer)}", "dim"), "\n", _content(answer))
         table.add_row(rung, content, *_figures(answer.completion))
     return table
 
@@ -49,6 +49,12 @@ def shortened(text: str, width: int) -> str:
     """The text on one line of at most `width` characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 3].rstrip()}..."
+
+
+def _instead(answer: RungAnswer) -> str:
+    """Who answered, where that is another than was asked."""
+    served_by = answer.completion and answer.completion.served_by
+    return f"; this time {served_by}" if served_by and served_by != answer.rung.target else ""
 
 
 def _content(answer: RungAnswer) -> Text:

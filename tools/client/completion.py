@@ -33,6 +33,7 @@ class Chunk:
         prompt_logprobs: JSON text, on one response of the stream, if asked for.
         cumulative_logprobs: per sequence, if asked for.
         served_by: the model and version that answered; None on an empty final response.
+        routed: `served_by` is what a release router said, on its first response: whose answer it hands on.
         final: the server said that this is the last response.
     """
 
@@ -45,14 +46,21 @@ class Chunk:
     prompt_logprobs: str | None = None
     cumulative_logprobs: tuple[float, ...] = ()
     served_by: Target | None = None
+    routed: bool = False
     final: bool = False
 
     @classmethod
     def from_outputs(
         cls, outputs: Mapping[str, Sequence[Any]], received_at: float, served_by: Target | None, *, final: bool = False
     ) -> "Chunk":
-        """Read a response's flat output tensors, as either protocol delivers them."""
+        """Read a response's flat output tensors, as either protocol delivers them.
+
+        `served_by` is the model that was asked; outputs of a release router name the one behind it instead.
+        """
         counts = outputs.get("num_output_tokens")
+        routed = "served_model" in outputs and "served_version" in outputs
+        if routed:
+            served_by = Target(outputs["served_model"][0], int(outputs["served_version"][0]))
         return cls(
             texts=tuple(outputs.get("text_output", ())),
             num_output_tokens=None if counts is None else sum(counts),
@@ -63,6 +71,7 @@ class Chunk:
             prompt_logprobs=next(iter(outputs.get("prompt_logprobs", ())), None),
             cumulative_logprobs=tuple(outputs.get("cumulative_logprob", ())),
             served_by=served_by,
+            routed=routed,
             final=final,
         )
 
@@ -132,7 +141,9 @@ class CompletionBuilder:
     def __init__(
         self, target: Target, *, streamed: bool, num_input_tokens: int | None, template_s: float | None
     ) -> None:
-        self._served_by = target
+        self._target = target
+        self._served_by: Target | None = None
+        self._routed = False
         self._started_at = 0.0
         self._streamed = streamed
         self._num_input_tokens = num_input_tokens
@@ -147,6 +158,11 @@ class CompletionBuilder:
         self._last_received_at = 0.0
         self._num_responses = 0
 
+    @property
+    def served_by(self) -> Target | None:
+        """Who answers, as far as the responses have said."""
+        return self._served_by
+
     def start(self, at: float) -> None:
         """Start the clock, `time.perf_counter()`, just before the request is sent."""
         self._started_at = self._last_received_at = at
@@ -155,8 +171,9 @@ class CompletionBuilder:
         """Take in the next response of the stream."""
         self._num_responses += 1
         self._last_received_at = chunk.received_at
-        if chunk.served_by is not None:
+        if chunk.served_by is not None and (chunk.routed or not self._routed):
             self._served_by = chunk.served_by
+            self._routed = chunk.routed
         if chunk.num_input_tokens is not None:
             self._num_input_tokens = chunk.num_input_tokens
         if chunk.num_output_tokens is not None:
@@ -188,7 +205,7 @@ class CompletionBuilder:
         if ttft_s is not None and tokens is not None and tokens > 1 and len(self._texts) == 1:
             tpot_s = (e2e_s - ttft_s) / (tokens - 1)
         return Completion(
-            served_by=self._served_by,
+            served_by=self._served_by or self._target,
             texts=tuple("".join(pieces) for pieces in self._texts),
             finish_reasons=tuple(self._finish_reasons),
             num_input_tokens=self._num_input_tokens,

@@ -9,7 +9,7 @@ from tools.client.client import Client
 from tools.client.completion import Completion
 from tools.client.errors import ClientError
 from tools.client.request import ChatRequest, JsonValue, Message
-from tools.client.rungs import Rung, rungs_among
+from tools.client.rungs import ROUTER, Rung, rungs_among
 from tools.client.sampling import GREEDY
 
 WARM_UP_TOKENS = 4
@@ -85,18 +85,19 @@ def ask_every_rung(
 
 
 def ask_rungs(client: Client, question: Question, on_progress: OnProgress) -> Iterator[RungAnswer]:
-    """Ask every ready rung in turn, streaming, each after a warm-up that is not counted.
+    """Ask every ready rung in turn, and the release router last, streaming, each after a warm-up that is not counted.
 
     Args:
         on_progress: called at every change of stage and with every chunk. Its own time is within what is measured.
 
     Yields:
-        One answer for each ready rung, lowest first; a rung that fails yields its error.
+        One answer for each that is ready, lowest first; one that fails yields its error.
 
     Raises:
         ServerUnreachableError: there is no server.
     """
-    for rung in rungs_among(client.server.ready_targets()):
+    ready = client.server.ready_targets()
+    for rung in (*rungs_among(ready), *([ROUTER] if ROUTER.target in ready else [])):
         yield _ask(client, rung, question, on_progress)
 
 

@@ -80,6 +80,10 @@ def make_adapter(launch: EngineLaunch, limits: Limits) -> Adapter:
             from .adapters.tokenizer import TokenizerAdapter
 
             return TokenizerAdapter(launch)
+        case "router":
+            from .adapters.router import RouterAdapter
+
+            return RouterAdapter(launch)
         case "mock":
             return MockAdapter(launch.arguments, limits.max_tokens_limit)
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from tools.wire.messages import ErrorCode, Failure
+from tools.wire.messages import ErrorCode, Failure, FailureReason
 
 
 class RequestError(Exception):
-    """A request that cannot be served; `code` is the Triton error code its client gets."""
+    """A request that cannot be served; `code` is the Triton error code its client gets, `reason` is for a router."""
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str, reason: FailureReason = "") -> None:
         super().__init__(message)
         self.code: ErrorCode = code
+        self.reason: FailureReason = reason
 
     def as_failure(self) -> Failure:
         # Half a surrogate pair in a quoted value could not be sent, and would take the answers of others with it.
-        return Failure(self.code, str(self).encode(errors="backslashreplace").decode())
+        return Failure(self.code, str(self).encode(errors="backslashreplace").decode(), self.reason)
 
 
 def invalid(message: str) -> RequestError:

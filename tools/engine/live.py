@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tools.wire.merging import merge
-from tools.wire.messages import Delta, Failure
+from tools.wire.messages import Delta, Failure, FailureReason
 
 from .accounting import Accounting
 from .adapters.base import Work
@@ -53,8 +53,10 @@ class Live:
                 "UNAVAILABLE",
                 f"the deadline of {self.deadline_s or 0:g} s passed {waited}: "
                 'allow more time with the request parameter "timeout" (microseconds) or ask for fewer tokens',
+                "deadline",
             )
-        return Failure("CANCELLED", f"{ending.value} after {self.tokens} tokens")
+        reason: FailureReason = "unloading" if ending is Ending.UNLOAD else ""
+        return Failure("CANCELLED", f"{ending.value} after {self.tokens} tokens", reason)
 
     def account(self, delta: Delta, now: float, accounting: Accounting) -> None:
         """Write this delta into the metrics."""

@@ -21,9 +21,9 @@ JsonType = Literal["integer", "number", "boolean", "string", "strings", "integer
 # Read by the stub, wherever they stand.
 _SCHEDULING: Final = frozenset({"timeout", "priority"})
 # Request parameters that are not the engine's: Triton's own ("id": its generate endpoints pass the request id on among
-# them), and those the release router reads.
+# them), those the release router reads, and the headers that a server was told to forward.
 _NOT_SAMPLING: Final = frozenset({"id", "user", "session", "binary_data_output"})
-_NOT_SAMPLING_PREFIXES: Final = ("triton_", "sequence_")
+_NOT_SAMPLING_PREFIXES: Final = ("triton_", "sequence_", "x-")
 
 # Engines keep counts and token ids in 32 bits.
 _INT32_MAX: Final = 2**31 - 1
@@ -141,7 +141,7 @@ def _object(text: str, source: str) -> dict[str, Any]:
 
 
 def _is_foreign(name: str) -> bool:
-    return name in _NOT_SAMPLING or name.startswith(_NOT_SAMPLING_PREFIXES)
+    return name in _NOT_SAMPLING or name.lower().startswith(_NOT_SAMPLING_PREFIXES)
 
 
 def _rule(name: str, rules: Mapping[str, Rule]) -> Rule:

@@ -28,9 +28,10 @@ from tools.wire.messages import (
     Tokenize,
     Welcome,
 )
+from tools.wire.release import WatchRelease
 
 from .accounting import Accounting
-from .adapters.base import Adapter, EngineInfo, Work
+from .adapters.base import Adapter, EngineInfo, ReleaseSource, Work
 from .admission import DEFAULT_PRIORITY, Admission
 from .errors import EngineDeadError, RequestError, invalid
 from .limits import Limits
@@ -91,7 +92,7 @@ class EngineServer:
         """Every open stream fails with the reason, before the process ends."""
         for live in list(self._live.values()):
             self._accounting.count("ladder_requests_failed_total")
-            self._finish(live, Failure("UNAVAILABLE", f"the engine of {self._name} died: {reason}"))
+            self._finish(live, Failure("UNAVAILABLE", f"the engine of {self._name} died: {reason}", "engine_died"))
         self._transport.flush()
         if peer := self._metrics_peer:
             self._transport.send(peer, Metrics(self._accounting.take()))
@@ -136,6 +137,8 @@ class EngineServer:
                 self._spawn(self._drain(grace_s))
             case Tokenize():
                 self._transport.send(peer, self._adapter.tokenize(message))
+            case WatchRelease():
+                self._watch_release(peer)
 
     def _welcome(self, peer: str, hello: Hello) -> None:
         if hello.protocol != PROTOCOL:
@@ -150,6 +153,12 @@ class EngineServer:
             peer,
             Welcome(PROTOCOL, info.engine, self._pid, info.max_model_len, info.max_num_seqs, info.description),
         )
+
+    def _watch_release(self, peer: str) -> None:
+        if isinstance(self._adapter, ReleaseSource):
+            self._adapter.watch_release(peer, functools.partial(self._transport.send, peer))
+        else:
+            log.warning('peer "%s" asked %s for the release: only the engine of the router has one', peer, self._name)
 
     # Requests
 
@@ -190,12 +199,15 @@ class EngineServer:
 
     def _check_room(self, request: Request) -> None:
         if self._draining:
-            raise RequestError("UNAVAILABLE", "the model is being unloaded: send the request to another instance")
+            raise RequestError(
+                "UNAVAILABLE", "the model is being unloaded: send the request to another instance", "unloading"
+            )
         if self._admission.is_full:
             raise RequestError(
                 "UNAVAILABLE",
                 f"the queue is full: {self._admission.waiting} requests wait and MAX_WAITING_REQUESTS is "
                 f"{self._limits.max_waiting_requests}. Retry later or send the request to another instance",
+                "queue_full",
             )
         size = len(request.prompt.encode())
         if self._limits.max_prompt_bytes and size > self._limits.max_prompt_bytes:

@@ -15,6 +15,7 @@ from tools.lint.config_file import ConfigFile, parse_config
 from tools.lint.findings import LintInputError, Place
 from tools.lint.json_document import JsonDocument, parse_json
 from tools.lint.manifests import Manifest, find_manifests, read_manifest
+from tools.lint.release_document import PARAMETER, ReleaseDocument, parse_release_document
 from tools.lint.schema import ModelConfig, Tensor, VersionPolicy
 from tools.lint.vllm_arguments import EngineArguments
 
@@ -56,7 +57,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model's folder. `alternatives` are the files that --model-config-name can put in config.pbtxt's place."""
+    """A model's folder. `alternatives` are the files that --model-config-name can put in config.pbtxt's place.
+
+    `release` is the release file that a router's config names; None for every other model.
+    """
 
     path: Path
     name: str
@@ -64,6 +68,7 @@ class Model:
     versions: tuple[Version, ...] = ()
     alternatives: tuple[ConfigFile, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
+    release: ReleaseDocument | None = None
 
     @property
     def config(self) -> ModelConfig:
@@ -252,8 +257,19 @@ def read_model(path: Path, roots: Sequence[Path]) -> Model:
         for entry in _subfolders_or_none(path)
         if entry.name not in _NOT_VERSIONS
     ]
+    release = _read_release(path, config_file, unreadable)
     name = path.name if path.name not in {"", ".."} else path.resolve().name
-    return Model(path, name, config_file, tuple(versions), tuple(alternatives), tuple(dict.fromkeys(unreadable)))
+    return Model(
+        path, name, config_file, tuple(versions), tuple(alternatives), tuple(dict.fromkeys(unreadable)), release
+    )
+
+
+def _read_release(path: Path, config_file: ConfigFile | None, unreadable: list[Unreadable]) -> ReleaseDocument | None:
+    config = config_file.config if config_file is not None else None
+    named = config.parameters.get(PARAMETER) if config is not None else None
+    if not named:
+        return None
+    return parse_release_document(path / named, _read_text(path / named, unreadable))
 
 
 def _read_config(path: Path, unreadable: list[Unreadable]) -> ConfigFile | None:

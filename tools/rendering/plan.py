@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from tools.release.file import FILE_NAME, release_yaml
 from tools.spec import contract
 from tools.spec.limits import Limits
 from tools.spec.profile import Profile
@@ -17,6 +18,8 @@ from .environment import template_environment
 
 MODEL_REPOSITORY: Final = PurePosixPath("model_repository")
 ENSEMBLES: Final = PurePosixPath("ensembles")
+# The release router: what clients talk to.
+ROUTER: Final = "chat"
 REPOSITORIES: Final = (MODEL_REPOSITORY, ENSEMBLES)
 
 # Python cannot make a directory where a file lies, see templates/bytecode_block.j2.
@@ -52,6 +55,7 @@ def chat_name(variant: str) -> str:
 
 def _targets(profile: Profile) -> Iterator[Target]:
     yield from _tokenizer(profile)
+    yield from _router(profile)
     for name, variant in profile.enabled_variants.items():
         if isinstance(variant, BaselineVariant):
             yield from _baseline(profile, name, variant)
@@ -99,12 +103,6 @@ def _vllm(profile: Profile, name: str, variant: VllmVariant) -> Iterator[Target]
 
 def _tokenizer(profile: Profile) -> Iterator[Target]:
     folder = ENSEMBLES / "chat_tokenizer"
-    arguments: dict[str, Any] = {
-        "model": profile.artifacts.bf16.path,
-        "max_model_len": profile.tokenizer_max_model_len,
-    }
-    if profile.model.chat_template_file is not None:
-        arguments["chat_template"] = profile.model.chat_template_file
     yield Target(
         folder / "config.pbtxt",
         "chat_tokenizer/config.pbtxt.j2",
@@ -118,7 +116,37 @@ def _tokenizer(profile: Profile) -> Iterator[Target]:
             },
         },
     )
-    yield from _python_version(folder / "1", arguments, "tools.backends.tokenizer.model")
+    yield from _python_version(folder / "1", _tokenizer_arguments(profile), "tools.backends.tokenizer.model")
+
+
+def _tokenizer_arguments(profile: Profile) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "model": profile.artifacts.bf16.path,
+        "max_model_len": profile.tokenizer_max_model_len,
+    }
+    if profile.model.chat_template_file is not None:
+        arguments["chat_template"] = profile.model.chat_template_file
+    return arguments
+
+
+def _router(profile: Profile) -> Iterator[Target]:
+    folder = ENSEMBLES / ROUTER
+    yield Target(
+        folder / "config.pbtxt",
+        "chat/config.pbtxt.j2",
+        {
+            "name": ROUTER,
+            "inputs": contract.ROUTER_INPUTS,
+            "outputs": contract.ROUTER_OUTPUTS,
+            "parameters": {
+                "RELEASE_FILE": FILE_NAME,
+                "MAX_PROMPT_BYTES": str(profile.limits.max_prompt_bytes),
+                **_environment_parameter(profile.environment),
+            },
+        },
+    )
+    yield Target(folder / FILE_NAME, "chat/release.yaml.j2", {"release": release_yaml(profile.start_release)})
+    yield from _python_version(folder / "1", _tokenizer_arguments(profile), "tools.backends.router.model")
 
 
 def _ensemble(

@@ -9,14 +9,18 @@ from pathlib import Path
 from tools.bootstrap.environments import ENGINE
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.processes import isolated
+from tools.release.file import running_file
 from tools.serving.backend_directory import ServerSoftware
 from tools.serving.instance import Instance
 from tools.serving.supervisor import DRAIN_S
 from tools.serving.sweep import VARIABLE
+from tools.wire.launch import RELEASE_STATE
 
 LOOPBACK = "127.0.0.1"
 # The interpreter engines run on; a user sets it to bring vLLM's CUDA build.
 ENGINE_PYTHON = "LADDER_ENGINE_PYTHON"
+# gRPC metadata that becomes request parameters.
+FORWARDED_HEADERS = "(?i)x-ladder-.*"
 
 
 def server_command(instance: Instance, software: ServerSoftware, backends: Path) -> tuple[str, ...]:
@@ -32,6 +36,8 @@ def server_command(instance: Instance, software: ServerSoftware, backends: Path)
         "--disable-auto-complete-config",
         "--model-control-mode=explicit",
         f"--model-load-thread-count={_loads_at_once()}",
+        # The release router may choose by them. HTTP's generate endpoints forward none, whatever is set.
+        f"--grpc-header-forward-pattern={FORWARDED_HEADERS}",
         # Otherwise health/ready is 400 while any model loads, whatever the others do.
         "--strict-readiness=false",
         f"--http-address={LOOPBACK}",
@@ -57,6 +63,7 @@ def server_environment(
         ENGINE_PYTHON: variables.get(ENGINE_PYTHON) or str(layout.environment_python(ENGINE.name)),
         "LADDER_ENGINE_LIBRARY_PATH": variables.get("LD_LIBRARY_PATH", ""),
         "LADDER_SOCKETS": instance.sockets,
+        RELEASE_STATE: str(running_file(layout, instance.port_base, instance.profile, instance.repositories)),
         VARIABLE: instance.id,
         # setproctitle, which vLLM uses, would otherwise overwrite the environment that processes are found by.
         "SPT_NOENV": "1",

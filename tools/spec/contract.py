@@ -114,6 +114,17 @@ TOKENIZER_OUTPUTS: Final = (
     replace(_EXCLUDE_INPUT, optional=False, note="What the request said; true where it said nothing."),
 )
 
+# A client of an engine, or of an ensemble in front of one, changes nothing but the model's name.
+ROUTER_INPUTS: Final = TOKENIZER_INPUTS + tuple(
+    tensor for tensor in VLLM_INPUTS if tensor.name not in {known.name for known in TOKENIZER_INPUTS}
+)
+
+ROUTER_OUTPUTS: Final = (
+    *VLLM_OUTPUTS,
+    Tensor("served_model", "STRING", note="Which target answers; both come with the first response."),
+    Tensor("served_version", "INT32"),
+)
+
 # Engine inputs that a chat leaves to the tokenizer step or does not have.
 _NOT_FROM_THE_CHAT: Final = frozenset({"text_input", "input_ids", "image", "embedding_request"})
 

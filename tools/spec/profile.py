@@ -13,6 +13,7 @@ from .environment import Environment
 from .limits import Limits, Sla
 from .model import Artifacts, ServedModel, Target
 from .quality import Quality
+from .release import Release, ReleaseTarget, everything_to
 from .variants import BaselineVariant, BaselineVersion, Variant, VllmVariant
 
 VariantName = Annotated[str, Field(pattern=r"^llm_[a-z0-9_]+$")]
@@ -30,6 +31,7 @@ class Profile(SpecModel):
     sla: Sla = Sla()
     quality: Quality = Quality()
     environment: Environment = Field(default_factory=dict)
+    release: Release | None = None
     variants: Annotated[dict[VariantName, Variant], Field(min_length=1)]
 
     @property
@@ -43,6 +45,19 @@ class Profile(SpecModel):
         lengths = [length for variant in self.enabled_variants.values() for length in variant.max_model_lens()]
         return max(length or self.model.context_length for length in lengths)
 
+    @property
+    def start_release(self) -> Release:
+        """Where the router starts: the profile's own release, or everything to the newest version of the first variant
+        that vLLM serves (of the first at all, where it serves none).
+        """
+        if self.release is not None:
+            return self.release
+        variants = self.enabled_variants
+        name = next(
+            (name for name, variant in variants.items() if isinstance(variant, VllmVariant)), next(iter(variants))
+        )
+        return everything_to(ReleaseTarget(model=name, version=max(variants[name].loaded_versions)))
+
     def environment_of(self, variant: BaselineVariant | VllmVariant) -> dict[str, str]:
         """What the variant's engines get: the profile's variables, and over them the variant's own."""
         return {**self.environment, **variant.environment}
@@ -53,7 +68,12 @@ class Profile(SpecModel):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Profile:
-        problems = [*self._artifact_problems(), *self._dummy_problems(), *self._variant_problems()]
+        problems = [
+            *self._artifact_problems(),
+            *self._dummy_problems(),
+            *self._variant_problems(),
+            *self._release_problems(),
+        ]
         if problems:
             raise failure("; ".join(problems))
         return self
@@ -121,6 +141,17 @@ class Profile(SpecModel):
                 f'{where}: {running} running and {waiting} waiting requests are over "golden_interval.break_even_at" '
                 f'{interval.break_even_at}: lower "limits.max_waiting_requests" of the variant'
             )
+
+    def _release_problems(self) -> Iterator[str]:
+        variants = self.enabled_variants
+        for target in () if self.release is None else self.release.targets().values():
+            if target.model not in variants:
+                yield f'"release" names "{target.name}", but no variant "{target.model}" is enabled: enable it'
+            elif target.version not in (loaded := variants[target.model].loaded_versions):
+                yield (
+                    f'"release" names "{target.name}", but of "{target.model}" only version '
+                    f"{', '.join(map(str, sorted(loaded)))} is loaded"
+                )
 
     def _baseline_problems(self, name: str, variant: BaselineVariant) -> Iterator[str]:
         for number, version in variant.versions.items():

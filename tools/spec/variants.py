@@ -46,6 +46,11 @@ class BaselineVariant(_Variant):
     dynamic_batching: DynamicBatching
     versions: Annotated[dict[PositiveInt, BaselineVersion], Field(min_length=1)]
 
+    @property
+    def loaded_versions(self) -> frozenset[int]:
+        """Versions that tritonserver loads."""
+        return frozenset(self.load_versions or self.versions)
+
     def max_model_lens(self) -> list[int | None]:
         """Longest context of each version, in tokens."""
         return [version.max_model_len for version in self.versions.values()]
@@ -61,6 +66,11 @@ class VllmVariant(_Variant):
     kind: Literal["vllm"]
     versions: Annotated[dict[PositiveInt, dict[str, JsonValue]], Field(min_length=1)]
     golden_interval: GoldenInterval | None = None
+
+    @property
+    def loaded_versions(self) -> frozenset[int]:
+        """Versions that tritonserver loads."""
+        return frozenset(self.load_versions or self.versions)
 
     def max_model_lens(self) -> list[int | None]:
         """Longest context of each version, in tokens; None where vLLM takes the model's own."""

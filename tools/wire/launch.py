@@ -11,12 +11,17 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-AdapterName = Literal["vllm", "transformers", "tokenizer", "mock"]
+AdapterName = Literal["vllm", "transformers", "tokenizer", "router", "mock"]
 
 REQUESTS_SUFFIX: Final = ".req"
 ANSWERS_SUFFIX: Final = ".out"
+# Names the socket of a ready engine, for peers other than its own stub.
+ENDPOINT_SUFFIX: Final = ".endpoint"
 # An engine that ends on an error leaves its reason in this file.
 REASON_SUFFIX: Final = ".reason"
+
+# Variable with the path of the running state of the release, which wins over the file named in config.pbtxt.
+RELEASE_STATE: Final = "LADDER_RELEASE_STATE"
 
 # sockaddr_un.sun_path holds 108 bytes with its closing zero.
 MAX_SOCKET_PATH: Final = 107
@@ -51,7 +56,7 @@ def answers_endpoint(socket: str) -> str:
 
 def endpoint_file(directory: Path, model: str, version: str, stub_pid: int) -> Path:
     """File that names the socket of a ready engine of this model version, for peers other than its own stub."""
-    return directory / f"{model}-{version}-{stub_pid}.endpoint"
+    return directory / f"{model}-{version}-{stub_pid}{ENDPOINT_SUFFIX}"
 
 
 def _endpoint(socket: str, suffix: str) -> str:

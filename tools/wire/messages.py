@@ -1,6 +1,6 @@
 """The messages themselves: msgspec structs, sent as msgpack arrays over a Unix socket.
 
-A peer (a model's stub, later the release router) speaks to an engine over two sockets: PUSH to the engine's PULL for
+A peer (a model's stub, or the release router's) speaks to an engine over two sockets: PUSH to the engine's PULL for
 requests, frames [peer name, message], and a DEALER named after the peer to the engine's ROUTER for what comes back.
 Each socket belongs to one thread and is used in one direction, so no lock is held while either side waits. New fields
 go to the end of a struct, with a default: an older peer then still reads the message. Any other change raises
@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import msgspec
+
+from .release import Released, WatchRelease
 
 PROTOCOL: Final = 1
 
@@ -27,11 +29,17 @@ ErrorCode = Literal[
 CancelReason = Literal["client", "unload"]
 
 
+# What the code does not tell apart and a router must: a request that another engine may well answer ("queue_full",
+# "unloading", "engine_died") and one whose time is up ("deadline").
+FailureReason = Literal["", "queue_full", "unloading", "engine_died", "deadline"]
+
+
 class Failure(msgspec.Struct, array_like=True, frozen=True):
     """Why a request ended without its answer; `code` is the name of a Triton error code."""
 
     code: ErrorCode
     message: str
+    reason: FailureReason = ""
 
 
 class Flags(msgspec.Struct, array_like=True, frozen=True):
@@ -190,8 +198,8 @@ class Goodbye(msgspec.Struct, array_like=True, tag="goodbye"):
     reason: str
 
 
-ToEngine = Hello | Submit | Cancel | Ping | Drain | Tokenize
-ToPeer = Welcome | Step | Tokenized | Pong | Metrics | Goodbye
+ToEngine = Hello | Submit | Cancel | Ping | Drain | Tokenize | WatchRelease
+ToPeer = Welcome | Step | Tokenized | Pong | Metrics | Goodbye | Released
 
 _encoder = msgspec.msgpack.Encoder()
 _to_engine = msgspec.msgpack.Decoder(ToEngine)

@@ -9,16 +9,27 @@
   const byId = (id) => document.getElementById(id);
 
   let run = null;
+  let names = "";
   let show = null;
   let columns = {};
 
   function startOver(answer) {
     run = answer.run;
     columns = {};
+    draw(answer);
+  }
+
+  // Which models a router hands requests on to is seen as they answer.
+  function draw(answer) {
+    names = namesOf(answer);
     clear();
     byId("charts").replaceChildren();
     legend(byId("targets"), answer.targets, answer.marks);
     show = overTime(byId("charts"), answer.targets, answer.marks);
+  }
+
+  function namesOf(answer) {
+    return JSON.stringify(answer.targets);
   }
 
   // Seconds that came again replace what was known of them.
@@ -84,6 +95,8 @@
         return;
       }
       if (answer.run) startOver(answer);
+    } else if (answer.run && namesOf(answer) !== names) {
+      draw(answer);
     }
     byId("watch").hidden = !answer.run;
     if (!answer.run) return;

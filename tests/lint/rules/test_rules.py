@@ -13,6 +13,7 @@ from tests.lint.rules import (
     examples_ensemble,
     examples_kubernetes,
     examples_repository,
+    examples_router,
     examples_syntax,
     examples_versions,
     examples_vllm,
@@ -31,6 +32,7 @@ EXAMPLES: tuple[Example, ...] = (
     *examples_engine.EXAMPLES,
     *examples_ensemble.EXAMPLES,
     *examples_kubernetes.EXAMPLES,
+    *examples_router.EXAMPLES,
 )
 
 SEVERITIES = {rule.id: rule.severity for rule in all_rules()}

@@ -218,8 +218,8 @@ def test_the_next_stage_cuts_the_one_before_and_counts_by_itself() -> None:
     stage.merge(report.stage_ledger)
     result = stage.result(seconds=0.2, client=ClientHealth(workers=1, cpu_percent=None))
 
-    # A busy machine may send one more while the stage is cut.
+    # A busy machine may send one more while the stage is cut, and be asked for its report while one is on its way.
     assert server.closed >= before > 0
     assert report.stage == 1
-    assert sum(target.requests for target in result.targets) == len(server.sent) - server.closed
+    assert 0 <= len(server.sent) - server.closed - sum(target.requests for target in result.targets) <= 1
     case.generator.finish(0.0)

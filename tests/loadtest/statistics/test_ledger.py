@@ -165,6 +165,30 @@ def test_without_sla_nothing_is_good_or_missed() -> None:
     assert (found.good, found.goodput_per_s, found.missed) == (None, None, ())
 
 
+def test_what_each_model_answered_of_a_routers_requests_stands_apart() -> None:
+    handed_on = [answer(target="chat", served_by="llm_bf16:1"), answer(3, target="chat", served_by="llm_bf16:1")]
+    canary = [
+        answer(1, target="chat", served_by="llm_awq:1", ttft=0.9),
+        failure(2, target="chat", served_by="llm_awq:1"),
+    ]
+    nobody = failure(3.5, target="chat", served_by="", e2e=0.5)
+    found = result_of(*handed_on, *canary, nobody, sla=SLA)
+    assert only(found).requests == 5
+    assert only(found).served_by == {"llm_awq:1": 2, "llm_bf16:1": 2}
+    awq, bf16 = found.parts
+    assert (awq.target, awq.requests, awq.failures, awq.good) == ("chat > llm_awq:1", 2, {"truncated": 1}, 0)
+    assert (bf16.target, bf16.requests, bf16.failures, bf16.good) == ("chat > llm_bf16:1", 2, {}, 2)
+    assert awq.ttft_ms.p50 == pytest.approx(900, rel=1e-3)
+    assert bf16.ttft_ms.p50 == pytest.approx(100, rel=1e-3)
+    assert (awq.seconds, awq.requests_per_s) == (4.0, 0.5), "over the seconds of the router"
+    assert found.order == ("chat", "chat > llm_awq:1", "chat > llm_bf16:1")
+    assert RunResult.model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_version_that_answers_for_its_model_is_no_part() -> None:
+    assert result_of(answer(served_by="llm:2"), answer(1, target="other:3", served_by="other:3")).parts == ()
+
+
 def test_messages_come_most_frequent_first_and_at_most_twenty() -> None:
     rare = [failure(kind=ErrorKind.SERVER, message=f"request {number}") for number in range(30)]
     found = only(result_of(*rare, failure(), failure()))

@@ -49,6 +49,16 @@ def test_targets_stand_side_by_side() -> None:
     assert row(lines, "goodput, requests/s") == ["-", "-"]
 
 
+def test_what_a_router_handed_on_stands_beside_the_router() -> None:
+    answers = [answer(target="chat", served_by="llm_awq:1"), answer(1, target="chat", served_by="llm_bf16:1")]
+    lines = shown(result_of(*answers, failure(2, target="chat", served_by="llm_bf16:1"), sla=SlaLimits(ttft_ms=500)))
+    assert "chat > llm_awq:1" in lines[2]
+    assert row(lines, "answered by") == ["llm_bf16:1", "llm_awq:1", "llm_bf16:1"]
+    assert row(lines, "requests") == ["3", "1", "2"]
+    assert sum("failed" in line for line in lines) == 1, "a failure is told once"
+    assert sum("SLA" in line for line in lines) == 1, "a part is not judged"
+
+
 def test_failures_are_told_by_kind_and_message() -> None:
     lines = shown(result_of(answer(), failure(1), failure(2, kind=ErrorKind.SERVER, message="[red]\x1b[2Jboom\nbang")))
     assert "llm: 1 of 3 requests failed: server" in lines

@@ -36,6 +36,17 @@ def test_all_targets_have_all_seconds(ledger: Ledger, clock: Clock) -> None:
     assert [second.requests for second in targets["other"]] == [0] * 5
 
 
+def test_a_router_has_a_line_for_each_model_that_answers(clock: Clock) -> None:
+    ledger = Ledger(options("chat"), None, started_at=START, clock=clock)
+    run(ledger, clock, answer(0.0, target="chat", served_by="llm_bf16:1", e2e=0.9))
+    run(ledger, clock, answer(1.0, target="chat", served_by="llm_awq:1", e2e=1.5))
+    targets = ledger.timeline().targets
+    assert list(targets) == ["chat", "chat > llm_bf16:1", "chat > llm_awq:1"]
+    assert [second.requests for second in targets["chat"]] == [1, 0, 1]
+    assert [second.requests for second in targets["chat > llm_awq:1"]] == [0, 0, 1]
+    assert [second.in_flight for second in targets["chat > llm_awq:1"]] == [0, 1, 0]
+
+
 def test_a_server_that_hangs_does_not_stop_the_time(ledger: Ledger, clock: Clock) -> None:
     ledger.begin("llm", START)
     assert [second.in_flight for second in ledger.timeline(seconds=3.9).targets["llm"]] == [1, 1, 1, 1]

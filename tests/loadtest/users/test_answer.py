@@ -40,6 +40,15 @@ def test_the_delay_before_sending_is_part_of_ttft_and_e2e_but_not_of_the_gaps() 
     assert outcome.served_by == "llm_bf16:2"
 
 
+def test_who_answered_for_a_router_is_what_its_first_response_said() -> None:
+    measured = attempt()
+    first = Chunk(("a",), 1, (None,), 4, perf_counter(), served_by=Target("llm_awq", 1), routed=True)
+    measured.add(first)
+    measured.add(chunk(1, perf_counter(), "stop"))
+
+    assert measured.end().outcome.served_by == "llm_awq:1"
+
+
 def test_a_whole_answer_after_the_deadline_is_a_failure_that_was_counted() -> None:
     measured = attempt(late_s=2.0, deadline_s=10.0)
     measured.add(chunk(5, perf_counter() + 9, "stop"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from loadtest.options import LoadOptions, SlaLimits
 from loadtest.statistics.ledger import Ledger
@@ -85,3 +86,9 @@ def two_targets(seconds: int = 20) -> list[Outcome]:
 
 
 _OPTIONS = options()
+
+
+def routed() -> list[Outcome]:
+    """Answers that the router "chat" handed on; the last one is the first that llm_awq gave."""
+    served = ["llm_bf16:1", "llm_bf16:1", "llm_bf16:1", "llm_awq:1"]
+    return [replace(answer("chat", second), served_by=model) for second, model in enumerate(served)]

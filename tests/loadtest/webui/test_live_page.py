@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from loadtest.webui.live_page import news
-from tests.loadtest.webui.runs import SATURATED, options, run_of, two_targets
+from tests.loadtest.webui.runs import SATURATED, options, routed, run_of, two_targets
 
 
 def texts(answer: dict[str, object]) -> list[str]:
@@ -52,6 +52,16 @@ def test_a_run_shows_its_figures_and_its_seconds() -> None:
     ]
     assert answer["notices"] == []
     assert json.loads(json.dumps(answer))["timeline"]["llm_awq"]["second"][:3] == [0, 1, 2]
+
+
+def test_a_routers_targets_have_rows_and_lines_of_their_own() -> None:
+    answer = news("running", *run_of(routed(), options=options(targets=("chat",))))
+    names = ["chat", "chat > llm_awq:1", "chat > llm_bf16:1"]
+    assert [(row["target"], row["cells"][0]) for row in answer["rows"]] == list(
+        zip(names, ["4", "1", "3"], strict=True)
+    )
+    assert answer["targets"] == [{"name": name, "color": color} for color, name in enumerate(names)]
+    assert set(answer["timeline"]) == set(names)
 
 
 def test_a_saturated_client_and_partial_results_are_said_with_their_reasons() -> None:

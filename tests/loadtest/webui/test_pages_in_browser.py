@@ -18,7 +18,7 @@ from loadtest.webui.pages import STATIC, render
 from loadtest.webui.report_page import report_page
 from tests.loadtest.webui.chromium import Page, browsing
 from tests.loadtest.webui.drawn import pixels
-from tests.loadtest.webui.runs import SATURATED, failure, options, run_of, two_targets
+from tests.loadtest.webui.runs import SATURATED, failure, options, routed, run_of, two_targets
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.browser
@@ -171,6 +171,19 @@ def test_the_live_page_waits_draws_goes_on_and_takes_up_the_next_run(page: Page,
     page.wait("document.querySelectorAll('#rows tr').length === 1")
     page.wait("document.querySelectorAll('.notice').length === 2")
     assert page.ask("document.getElementById('state').innerText") == "finished"
+
+
+def test_the_live_page_takes_up_a_routers_targets_as_they_answer(page: Page, live: LivePage) -> None:
+    asked = options(targets=("chat",))
+    live.news = news("running", *run_of(routed()[:2], options=asked))
+    page.open(live.address)
+    page.wait("document.querySelectorAll('#targets span').length >= 2")
+    assert "chat > llm_awq:1" not in page.ask("document.getElementById('targets').innerText")
+
+    live.news = news("running", *run_of(routed(), options=asked))
+    page.wait("document.getElementById('targets').innerText.includes('chat > llm_awq:1')")
+    page.wait("document.querySelectorAll('.chart canvas').length === 6")
+    assert pixels(page, 0, 1) > 0, "the line of the second target"
 
 
 def test_the_live_page_says_when_locust_is_gone_and_keeps_what_it_shows(page: Page, live: LivePage) -> None:

@@ -9,7 +9,7 @@ import pytest
 from loadtest.options import SlaLimits
 from loadtest.statistics.results import SearchResult, SearchStep
 from loadtest.webui.report_page import promises, report_page
-from tests.loadtest.webui.runs import SATURATED, answer, failure, options, run_of, two_targets
+from tests.loadtest.webui.runs import SATURATED, answer, failure, options, routed, run_of, two_targets
 
 HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
 
@@ -64,6 +64,15 @@ def test_the_page_holds_the_data_of_its_charts() -> None:
     assert data["marks"]["limits_ms"]["ttft"] == 330
     assert sum(data["timeline"]["llm_bf16"]["requests"]) == 40
     assert data["distributions"]["itl"]["llm_awq"]["ms"]
+
+
+def test_a_routers_targets_are_drawn_apart() -> None:
+    page = Page(report_page(*run_of(routed(), options=options(targets=("chat",)))))
+    names = ["chat", "chat > llm_awq:1", "chat > llm_bf16:1"]
+    data = json.loads(page.data)
+    assert [target["name"] for target in data["targets"]] == names
+    assert sorted(data["distributions"]["ttft"]) == names
+    assert "chat > llm_awq:1 llm_awq:1 1 stop 1" in page.words
 
 
 def test_nothing_is_loaded_from_anywhere() -> None:

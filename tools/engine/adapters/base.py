@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tools.wire.messages import Delta, Failure, Request, Tokenize, Tokenized
+from tools.wire.release import Released
 
 from ..accounting import Accounting
 
@@ -77,6 +78,15 @@ class Adapter(Protocol):
 
     async def stop(self) -> None:
         """Free what was loaded."""
+        ...
+
+
+@runtime_checkable
+class ReleaseSource(Protocol):
+    """An adapter that knows the release in force."""
+
+    def watch_release(self, peer: str, tell: Callable[[Released], None]) -> None:
+        """Call `tell` with the release in force, now and whenever it or its file's problem changes."""
         ...
 
 

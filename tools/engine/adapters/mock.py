@@ -91,6 +91,7 @@ class MockAdapter:
             raise LaunchError(f"model.json of a mock engine: {error}") from error
         self._generated = 0
         self._streams: set[_Stream] = set()
+        self._asked = asyncio.Event()
         self._stepping: asyncio.Task[None] | None = None
         self._accounting = Accounting()
 
@@ -115,6 +116,7 @@ class MockAdapter:
     async def _stream(self, work: Work, emit: Emit) -> None:
         stream = _Stream(work, emit, time.monotonic() + self._arguments.ttft_s)
         self._streams.add(stream)
+        self._asked.set()
         try:
             await stream.ended
         finally:
@@ -122,16 +124,21 @@ class MockAdapter:
 
     async def _steps(self) -> None:
         while True:
+            running = [stream for stream in self._streams if not stream.ended.done()]
+            if not running:
+                # As with a real engine, the first request after a pause waits for no step.
+                self._asked.clear()
+                await self._asked.wait()
+                continue
             now = time.monotonic()
-            for stream in list(self._streams):
-                if stream.ended.done():
-                    continue
+            for stream in running:
                 if stream.work.cancelled:
                     # One of a group: the others go on.
                     stream.ended.set_result(None)
                 elif now >= stream.starts_at:
                     self._count(stream.step(self._arguments.tokens_per_step))
-            await asyncio.sleep(self._arguments.step_s or (0 if self._streams else 0.001))
+            if not all(stream.ended.done() for stream in running):
+                await asyncio.sleep(self._arguments.step_s)
 
     def _count(self, tokens: int) -> None:
         self._generated += tokens

@@ -1,0 +1,1 @@
+"""The stub's side of `chat`, the release router."""

@@ -1,0 +1,1 @@
+"""Releases: the release file, and who may change it."""
