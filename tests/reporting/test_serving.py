@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,10 +102,11 @@ class FakeServing:
 
     @contextmanager
     def __call__(
-        self, repository: Path, model: str, port_base: int | None, layout: Layout, report: Callable[[str], None]
+        self, repository: Path, models: Sequence[str], port_base: int | None, layout: Layout, report: object
     ) -> Iterator[object]:
         if self._error is not None:
             raise self._error
+        (model,) = models
         self.served.append((model, port_base, (repository / model / "config.pbtxt").read_text()))
         try:
             yield SimpleNamespace(address=ServerAddress.from_port_base(8510))

@@ -32,7 +32,7 @@ LAYOUT = Layout.of_this_checkout()
 def server() -> Iterator[ServerAddress]:
     with tempfile.TemporaryDirectory(prefix="lr-") as name:
         write_mock_model(Path(name), PROFILE, "llm_bf16", {"step_s": 0.005})
-        with serving_one(Path(name), "llm_bf16", None, LAYOUT, lambda _: None) as running:
+        with serving_one(Path(name), ["llm_bf16"], None, LAYOUT, lambda _: None) as running:
             yield running.address
 
 

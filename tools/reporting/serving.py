@@ -103,7 +103,7 @@ class IsolatedServers:
         with contextlib.ExitStack() as stack:
             try:
                 server = stack.enter_context(
-                    serving_one(repository, target.model, self._port_base, self._layout, self._say)
+                    serving_one(repository, [target.model], self._port_base, self._layout, self._say)
                 )
             except (ServingError, BenchmarkError) as error:
                 raise ReportError(f'no server for "{target}": {error}') from None

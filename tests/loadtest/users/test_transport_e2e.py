@@ -55,7 +55,7 @@ def mock_server() -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="lt-") as folder:
         repository = Path(folder) / "models"
         write_mock_model(repository, load_profile(), MODEL, {"step_s": STEP_S, "tokens_per_step": TOKENS_PER_STEP})
-        with serving(repository, MODEL, None, Layout.of_this_checkout(), lambda _: None) as started:
+        with serving(repository, [MODEL], None, Layout.of_this_checkout(), lambda _: None) as started:
             yield started
 
 

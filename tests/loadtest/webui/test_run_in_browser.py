@@ -39,7 +39,7 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     profile = load_profile()
     for target, ttft_s in zip(TARGETS, (0.1, 0.03), strict=True):
         write_mock_model(repository, profile, target, {"step_s": 0.005, "ttft_s": ttft_s})
-    with serving(repository, TARGETS[0], None, Layout.of_this_checkout(), lambda _: None) as server:
+    with serving(repository, [TARGETS[0]], None, Layout.of_this_checkout(), lambda _: None) as server:
         load(repository, TARGETS[1], server)
         yield f"http://{server.address.host}:{server.address.http_port}"
 
