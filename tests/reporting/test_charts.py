@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.reporting.examples import SETTINGS, V2, V3, cells, report
+from tests.reporting.examples import SETTINGS, V2, V3, V4, cells, report
 from tools.reporting.charts import charts, inlined
 
 REPORT = report()
@@ -24,13 +24,21 @@ def words(svg: str) -> list[str]:
 
 
 def test_there_is_a_chart_of_everything(drawn: dict[str, str]) -> None:
-    assert list(drawn) == ["throughput", "ttft", "tpot", "latency-cdf", "memory"]
+    assert list(drawn) == ["throughput", "ttft", "tpot", "break-even", "latency-cdf", "memory"]
 
 
 @pytest.mark.parametrize("name", ["throughput", "ttft", "tpot"])
 def test_lines_have_every_rung_and_the_levels_measured(name: str, drawn: dict[str, str]) -> None:
     found = words(drawn[name])
     assert {"v0", "v1", "v1b", "v2", "v3", "v4", "1", "8", "32", "concurrent streams"} <= set(found)
+
+
+def test_where_speculation_stops_to_pay_is_drawn_with_its_crossing(drawn: dict[str, str]) -> None:
+    # 30 / 19, 120 / 95 and 170 / 180 times the tokens/s of the same weights without drafts, at 1, 8 and 32 streams.
+    assert {"v4 / v2", "25 streams", "1", "8", "32"} <= set(words(drawn["break-even"]))
+    made_up = V4.model_copy(update={"synthetic_length": 3.2})
+    assert "acceptance" in words(charts(report(cells((V2, made_up)), (V2, made_up)), {})["break-even"])
+    assert "break-even" not in charts(report(cells((V2, V3)), (V2, V3)), {})
 
 
 def test_the_distribution_has_a_panel_a_level(drawn: dict[str, str]) -> None:

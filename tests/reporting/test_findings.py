@@ -207,6 +207,41 @@ class TestDrafts:
         faster = {64: (200.0, 250.0, 50.0)}
         assert list(findings.outside_golden_interval(step(V4, V2, faster, {64: speed}))) == []
 
+    @pytest.mark.parametrize(
+        ("faster", "text"),
+        [
+            (
+                {1: 150, 8: 120, 32: 80},
+                "Measured, speculation pays up to about 16 streams: it has 1.2 times the tokens/s of v2 at 8, and 0.8 "
+                "times at 32.",
+            ),
+            (
+                {1: 150, 8: 120, 32: 110},
+                "Measured, speculation pays at every level: v2 has fewer tokens/s up to 32 streams, where the ratio is "
+                "1.1.",
+            ),
+            (
+                {1: 90, 8: 80, 32: 70},
+                "Measured, speculation does not pay at 1 already: it has 0.9 times the tokens/s of v2.",
+            ),
+        ],
+    )
+    def test_the_measured_break_even(self, faster: dict[int, float], text: str) -> None:
+        plain = dict.fromkeys(faster, (100.0, 500.0, 100.0))
+        drafted = {level: (speed, 500.0, 100.0) for level, speed in faster.items()}
+        assert texts(list(findings.measured_break_even(step(V4, V2, drafted, plain)))) == [text]
+
+    def test_two_levels_are_no_curve(self) -> None:
+        speed = dict.fromkeys((1, 32), (100.0, 500.0, 100.0))
+        assert list(findings.measured_break_even(step(V4, V2, speed, speed))) == []
+        assert list(findings.measured_break_even(step(V3, V2))) == []
+
+    def test_an_acceptance_that_the_engine_makes_up_is_a_warning(self) -> None:
+        (found,) = findings.acceptance_is_made_up(step(V4.model_copy(update={"synthetic_length": 3.2}), V2))
+        assert found.kind == "warning"
+        assert found.text.startswith("Synthetic acceptance: the engine keeps 3.2 tokens a step on average")
+        assert list(findings.acceptance_is_made_up(step(V4, V2))) == []
+
     def test_a_smaller_batch_makes_streams_wait(self) -> None:
         (found,) = findings.more_streams_than_places(step(V4, V3))
         assert (found.kind, found.levels) == ("note", (32,))

@@ -26,6 +26,7 @@ def test_the_default_profile_serves_every_rung_lowest_first(tmp_path: Path) -> N
     ]
     assert [rung.batch for rung in rungs] == [1, 1, 8, 64, 64, 16]
     assert [rung.draft_tokens for rung in rungs] == [0, 0, 0, 0, 0, 3]
+    assert {rung.synthetic_length for rung in rungs} == {None}
     assert [rung.quantised for rung in rungs] == [False, False, False, False, True, False]
     assert [rung.attention for rung in rungs[:3]] == ["eager", "flash_attention_2", "flash_attention_2"]
     assert rungs[3].reserved_memory == "1 GiB of KV cache"
@@ -88,3 +89,9 @@ def test_sizes_of_an_architecture_count_the_output_matrix_once() -> None:
     )
     layer = 4 * (4 + 2 * 2) + 4 * 4 + 3 * 4 * 8
     assert ModelSizes.of(tiny) == ModelSizes(matrix_weights=2 * layer + 40, layers=2, attention_width=4)
+
+
+def test_an_acceptance_length_that_the_engine_makes_up_is_known(tmp_path: Path) -> None:
+    profile = load_profile(str(Layout.of_this_checkout().home / "tools/benchmark/campaigns/h200-llama2-7b-dummy.yaml"))
+    (v4,) = rungs_of(profile, Layout(tmp_path), ("v4",))
+    assert (v4.draft_tokens, v4.synthetic_length) == (5, 3.2)

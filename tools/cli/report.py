@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -131,6 +132,9 @@ def report_command(
         return
     console = Console(stderr=True, highlight=False)
     end_in_order_on(signal.SIGTERM, signal.SIGHUP)
+    # Load tests are forked from this process, which has asked servers over gRPC: its handlers would run in the forks,
+    # find threads gone, and now and then never return.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     given = {
         "levels": None if concurrency is None else _levels(concurrency),
         "input_tokens": input_tokens,

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from tools.benchmark.spread import Spread
+from tools.reporting.break_even import crossing, throughput_ratios
 from tools.reporting.figures import Figure, LevelFigures
 from tools.reporting.model import Report, RungReport
 
@@ -49,6 +50,7 @@ def charts(report: Report, latencies: Latencies) -> dict[str, str]:
         "throughput": _against_concurrency(report, "tokens_per_s", "Throughput", "output tokens/s, all streams"),
         "ttft": _against_concurrency(report, "ttft_ms", "Time to first token (TTFT), median", "milliseconds"),
         "tpot": _against_concurrency(report, "tpot_ms", "Time per output token (TPOT), median", "milliseconds"),
+        "break-even": _break_even(report),
         "latency-cdf": _latency_cdf(report, latencies),
         "memory": _memory(report),
     }
@@ -99,6 +101,49 @@ def _line(axes: Axes, rung: RungReport, report: Report, spread: Callable[[LevelF
         capsize=3,
         label=rung.facts.label,
     )
+
+
+def _break_even(report: Report) -> str:
+    curves = [
+        (rung, rung.gains[-1].over, ratios)
+        for rung in report.rungs
+        if rung.facts.draft_tokens and len(ratios := throughput_ratios(rung.gains)) > 1
+    ]
+    if not curves:
+        return ""
+
+    def draw(canvas: Canvas) -> None:
+        axes = canvas.subplots()
+        axes.axhline(1.0, color="#888888", linewidth=1.0, linestyle="--")
+        for rung, over, ratios in curves:
+            number = _number(rung, report)
+            medians = [ratio.median for ratio in ratios.values()]
+            axes.errorbar(
+                list(ratios),
+                medians,
+                yerr=[
+                    [ratio.median - ratio.low for ratio in ratios.values()],
+                    [ratio.high - ratio.median for ratio in ratios.values()],
+                ],
+                color=_COLOURS[number],
+                marker=_MARKERS[number],
+                markersize=5,
+                linewidth=1.6,
+                capsize=3,
+                label=f"{rung.facts.label} / {over}"
+                + (",\nsynthetic\nacceptance" if rung.facts.synthetic_length else ""),
+            )
+            found = crossing({level: ratio.median for level, ratio in ratios.items()})
+            if found is not None:
+                axes.axvline(found[0], color=_COLOURS[number], linewidth=1.0, linestyle=":")
+                axes.annotate(f"{found[0]:.0f} streams", (found[0], 1.0), xytext=(6, 8), textcoords="offset points")
+        axes.set_xscale("log", base=2)
+        _levels_axis(axes, report.settings.levels)
+        axes.set_title("Where speculation stops to pay")
+        axes.set_ylabel("tokens/s with drafts, by without")
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+    return _svg(draw, (7.2, 3.4), "Break-even")
 
 
 def _latency_cdf(report: Report, latencies: Latencies) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from tools.benchmark.spread import Spread
 from tools.reporting.blocks import (
     Block,
     Bullets,
@@ -24,13 +23,16 @@ from tools.reporting.blocks import (
 from tools.reporting.figures import KINDS, Figure, LevelFigures
 from tools.reporting.gains import Gain
 from tools.reporting.model import Report, RungReport
+from tools.reporting.published_view import published_blocks
+from tools.reporting.rungs import RungFacts
+from tools.reporting.table_cells import ABSENT, rounded, spread_cell, streams
 
-_ABSENT: Final = Cell("–", "absent")
 _MIB: Final = 1 << 20
 _CHARTS: Final = {
     "throughput": "Output tokens a second against concurrent streams, every rung",
     "ttft": "Time to first token against concurrent streams, every rung",
     "tpot": "Time per output token against concurrent streams, every rung",
+    "break-even": "Tokens/s with drafts over tokens/s without, against concurrent streams",
     "latency-cdf": "Share of requests answered by a time, every rung, by concurrent streams",
     "memory": "Peak memory of every rung's engine",
 }
@@ -63,6 +65,7 @@ def _blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
     yield Heading(2, "All figures")
     for level in report.settings.levels:
         yield _level_table(report, level)
+    yield from published_blocks(report)
     yield from _unmeasured(report)
     yield from _method(report)
 
@@ -73,7 +76,7 @@ def _summary(report: Report) -> Iterator[Block]:
         yield Cards(cards)
     yield _seeds_table(report)
     yield Paragraph(
-        f"TTFT, TPOT and end to end are medians with {_streams(report.settings.levels[0])}. {_repeats(report)}"
+        f"TTFT, TPOT and end to end are medians with {streams(report.settings.levels[0])}. {_repeats(report)}"
     )
     if any(rung.below for rung in report.rungs):
         yield _gain_table(report)
@@ -108,10 +111,10 @@ def _cards(report: Report) -> Iterator[Card]:
         best, best_figures = (max if more else min)(measured, key=lambda pair: pair[1].spread(figure).median)
         start, end = first.spread(figure).median, best_figures.spread(figure).median
         unit = "" if figure == "tokens_per_s" else " ms"
-        value = f"{_rounded(start)} → {_rounded(end)}{unit}" if best != lowest else f"{_rounded(start)}{unit}"
+        value = f"{rounded(start)} → {rounded(end)}{unit}" if best != lowest else f"{rounded(start)}{unit}"
         times = end / start if more else start / end
         note = f"{lowest} → {best}: {times:.1f}× better" if best != lowest else f"{lowest} is the best rung"
-        yield Card(f"{KINDS[figure].name} at {_streams(level)}", value, note)
+        yield Card(f"{KINDS[figure].name} at {streams(level)}", value, note)
 
 
 def _seeds_table(report: Report) -> Table:
@@ -131,20 +134,20 @@ def _seeds_table(report: Report) -> Table:
 def _seeds_row(rung: RungReport, report: Report, low: int, high: int) -> list[Cell]:
     alone = rung.level(low)
     latencies = (
-        [_spread(alone.ttft_ms), _spread(alone.tpot_ms), _spread(alone.e2e_ms, 1e-3)]
+        [spread_cell(alone.ttft_ms), spread_cell(alone.tpot_ms), spread_cell(alone.e2e_ms, 1e-3)]
         if alone is not None
         else [_why_absent(rung, report, low)] * 3
     )
     throughputs = []
     for level in dict.fromkeys((low, high)):
         found = rung.level(level)
-        throughputs.append(_spread(found.tokens_per_s) if found is not None else _why_absent(rung, report, level))
+        throughputs.append(spread_cell(found.tokens_per_s) if found is not None else _why_absent(rung, report, level))
     memory = rung.peak_memory_bytes
     return [
         Cell(rung.facts.label, note=rung.facts.adds),
         *latencies,
         *throughputs,
-        Cell(f"{memory / _MIB:,.0f}") if memory is not None else _ABSENT,
+        Cell(f"{memory / _MIB:,.0f}") if memory is not None else ABSENT,
         Cell(_quality(rung), "loss" if rung.quality.outside else ""),
     ]
 
@@ -161,10 +164,10 @@ def _gain_table(report: Report) -> Table:
         if rung.below is None:
             continue
         found = {gain.level: gain for gain in rung.gains if gain.over == rung.below and gain.figure == "tokens_per_s"}
-        cells = [_gain(found[level]) if level in found else _ABSENT for level in report.settings.levels]
+        cells = [_gain(found[level]) if level in found else ABSENT for level in report.settings.levels]
         rows.append([Cell(f"{rung.below} → {rung.facts.label}", note=rung.facts.adds), *cells])
     return Table(
-        headings=["step", *(_streams(level) for level in report.settings.levels)],
+        headings=["step", *(streams(level) for level in report.settings.levels)],
         rows=rows,
         caption="Gain in tokens/s over the rung below",
     )
@@ -182,7 +185,7 @@ def _step(rung: RungReport, report: Report) -> Iterator[Block]:
         yield _figures_table(rung, over)
     lengths = [level for level in rung.levels if level.acceptance_length is not None]
     if lengths:
-        yield _acceptance_table(lengths, facts.draft_tokens)
+        yield _acceptance_table(lengths, facts)
     if rung.findings:
         yield Bullets([Item(finding.text, finding.kind) for finding in rung.findings])
     missing = [level for level in report.settings.levels if rung.level(level) is None]
@@ -197,8 +200,8 @@ def _figures_table(rung: RungReport, over: str) -> Table:
     rows = []
     for level in levels:
         by_figure = {gain.figure: gain for gain in gains if gain.level == level}
-        cells = [_gain(by_figure[figure]) if figure in by_figure else _ABSENT for figure in KINDS]
-        rows.append([Cell(_streams(level)), *cells])
+        cells = [_gain(by_figure[figure]) if figure in by_figure else ABSENT for figure in KINDS]
+        rows.append([Cell(streams(level)), *cells])
     return Table(
         headings=["", *(kind.name for kind in KINDS.values())],
         rows=rows,
@@ -206,18 +209,19 @@ def _figures_table(rung: RungReport, over: str) -> Table:
     )
 
 
-def _acceptance_table(levels: Sequence[LevelFigures], draft_tokens: int) -> Table:
+def _acceptance_table(levels: Sequence[LevelFigures], facts: RungFacts) -> Table:
+    made_up = "" if facts.synthetic_length is None else ", synthetic acceptance"
     return Table(
         headings=["", "acceptance length", "drafted tokens kept"],
         rows=[
             [
-                Cell(_streams(level.level)),
-                Cell(f"{level.acceptance_length:.2f} of {draft_tokens + 1}"),
+                Cell(streams(level.level)),
+                Cell(f"{level.acceptance_length:.2f} of {facts.draft_tokens + 1}"),
                 Cell(f"{100 * (level.acceptance_rate or 0):.0f} %"),
             ]
             for level in levels
         ],
-        caption="Speculation, by the engine's own counters",
+        caption=f"Speculation, by the engine's own counters{made_up}",
     )
 
 
@@ -228,7 +232,7 @@ def _level_table(report: Report, level: int) -> Table:
             *("end to end ms", "p95", "p99"),
         ],
         rows=[_level_row(rung, report, level) for rung in report.rungs],
-        caption=f"{_streams(level)[0].upper()}{_streams(level)[1:]}, {report.settings.requests(level)} requests",
+        caption=f"{streams(level)[0].upper()}{streams(level)[1:]}, {report.settings.requests(level)} requests",
     )
 
 
@@ -238,7 +242,7 @@ def _level_row(rung: RungReport, report: Report, level: int) -> list[Cell]:
         return [Cell(rung.facts.label), *[_why_absent(rung, report, level)] * 9]
     spreads = [found.tokens_per_s, found.requests_per_s, found.ttft_ms, found.ttft_p95_ms, found.tpot_ms]
     spreads += [found.tpot_p95_ms, found.e2e_ms, found.e2e_p95_ms, found.e2e_p99_ms]
-    return [Cell(rung.facts.label), *map(_spread, spreads)]
+    return [Cell(rung.facts.label), *map(spread_cell, spreads)]
 
 
 def _unmeasured(report: Report) -> Iterator[Block]:
@@ -333,22 +337,10 @@ def _reason(report: Report, rung: str, level: int) -> str:
     return "; ".join(reasons) or "not asked for"
 
 
-def _spread(spread: Spread, scale: float = 1.0) -> Cell:
-    median, low, high = (_rounded(value * scale) for value in (spread.median, spread.low, spread.high))
-    return Cell(median, note=f"{low}-{high}" if len(spread.values) > 1 else "")
-
-
 def _gain(gain: Gain) -> Cell:
     ratio = gain.ratio
     note = f"{ratio.low:.2f}-{ratio.high:.2f}" if len(ratio.values) > 1 else ""
     return Cell(f"{ratio.median:.2f}×", gain.direction, note)
-
-
-def _rounded(value: float) -> str:
-    """Three significant digits, without an exponent."""
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def _compared_level(levels: Sequence[int]) -> int:
@@ -360,10 +352,6 @@ def _repeats(report: Report) -> str:
     if report.settings.repeats == 1:
         return "Everything was measured once: there is no spread to tell a difference from chance."
     return f"Figures are medians of {report.settings.repeats} repeats, with the lowest and the highest."
-
-
-def _streams(level: int) -> str:
-    return "1 stream" if level == 1 else f"{level} streams"
 
 
 def _hardware(report: Report) -> str:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tools.reporting.break_even import crossing
 from tools.reporting.figures import KINDS, Figure
 from tools.reporting.gains import Direction, Gain
 from tools.reporting.step import Comparison, Step
@@ -32,6 +33,8 @@ Rule = Callable[[Step], Iterator[Finding]]
 
 # More streams than these times the tokens/s of one are batched; fewer are served one by one.
 _SERIAL_BELOW: Final = 1.3
+# Two points are no curve that could be said to cross anything.
+_LEVELS_OF_A_CURVE: Final = 3
 
 
 def findings_of(step: Step) -> list[Finding]:
@@ -215,6 +218,53 @@ def outside_golden_interval(step: Step) -> Iterator[Finding]:
         )
 
 
+def acceptance_is_made_up(step: Step) -> Iterator[Finding]:
+    """Without trained weights a draft is never right: the engine then takes a share of it by itself."""
+    length = step.facts.synthetic_length
+    if length is not None:
+        yield Finding(
+            kind="warning",
+            text=(
+                f"Synthetic acceptance: the engine keeps {length:g} tokens a step on average, whatever the drafts say. "
+                "The cost of drafting is real, what it brings is an assumption."
+            ),
+        )
+
+
+def measured_break_even(step: Step) -> Iterator[Finding]:
+    """Up to which concurrency speculation paid, by these figures."""
+    reference = step.undrafted
+    if reference is None:
+        return
+    ratios = {
+        level: gain.ratio.median
+        for level in sorted(step.levels)
+        if (gain := reference.gain("tokens_per_s", level)) is not None
+    }
+    if len(ratios) < _LEVELS_OF_A_CURVE:
+        return
+    found, label = crossing(ratios), reference.facts.label
+    if found is not None:
+        at, low, high = found
+        text = (
+            f"Measured, speculation pays up to about {at:.0f} streams: it has {ratios[low]:.3g} times the tokens/s of "
+            f"{label} at {low}, and {ratios[high]:.3g} times at {high}."
+        )
+    elif all(ratio >= 1 for ratio in ratios.values()):
+        level = max(ratios)
+        text = (
+            f"Measured, speculation pays at every level: {label} has fewer tokens/s up to {level} streams, where the "
+            f"ratio is {ratios[level]:.3g}."
+        )
+    else:
+        level = min(ratios)
+        text = (
+            f"Measured, speculation does not pay at {level} already: it has {ratios[level]:.3g} times the tokens/s of "
+            f"{label}."
+        )
+    yield Finding(kind="note", text=text)
+
+
 def more_streams_than_places(step: Step) -> Iterator[Finding]:
     """Streams beyond the running batch wait, and their waiting is in the TTFT."""
     facts, below = step.facts, step.below
@@ -301,6 +351,7 @@ _REASONS: Final[Sequence[Rule]] = (
     one_stream_has_no_batch,
     weights_are_not_the_bound,
     drafts_cost_what_they_bring,
+    measured_break_even,
     outside_golden_interval,
     more_streams_than_places,
 )
@@ -311,6 +362,7 @@ _NOTES: Final[Sequence[Rule]] = (
     memory_is_reserved,
     client_fell_behind,
     time_limit_cut,
+    acceptance_is_made_up,
 )
 
 

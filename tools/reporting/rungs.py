@@ -33,6 +33,7 @@ class RungFacts(_Record):
             not on this machine.
         batch: most requests that are generated together.
         draft_tokens: tokens of a draft in speculative decoding, 0 without.
+        synthetic_length: the acceptance length that the engine makes up, whatever was drafted; None for a real one.
         reserved_memory: what the engine sets aside for its KV cache before the first request, in words.
     """
 
@@ -46,6 +47,7 @@ class RungFacts(_Record):
     attention: str
     batch: int
     draft_tokens: int = 0
+    synthetic_length: float | None = None
     golden_interval: GoldenInterval | None = None
     reserved_memory: str = ""
 
@@ -146,7 +148,8 @@ def _vllm_facts(profile: Profile, rung: Rung, variant: VllmVariant, layout: Layo
     assert rung.target.version is not None
     arguments = variant.versions[rung.target.version]
     speculative = arguments.get("speculative_config")
-    drafts = speculative.get("num_speculative_tokens") if isinstance(speculative, dict) else 0
+    speculative = speculative if isinstance(speculative, dict) else {}
+    drafts, length = speculative.get("num_speculative_tokens"), speculative.get("synthetic_acceptance_length")
     weights, batch = str(arguments["model"]), arguments.get("max_num_seqs")
     awq = profile.artifacts.awq
     return RungFacts(
@@ -161,6 +164,7 @@ def _vllm_facts(profile: Profile, rung: Rung, variant: VllmVariant, layout: Layo
         # vLLM's own default where the profile leaves it out.
         batch=batch if isinstance(batch, int) else 256,
         draft_tokens=drafts if isinstance(drafts, int) else 0,
+        synthetic_length=length if isinstance(length, int | float) else None,
         golden_interval=variant.golden_interval,
         reserved_memory=_reserved(profile, variant, arguments.get("gpu_memory_utilization")),
     )
