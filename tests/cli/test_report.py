@@ -86,6 +86,24 @@ def test_without_options_the_profiles_defaults_are_measured(
     assert f'Written: "{HOME}/.ladder/reports/cpu-smollm2/report.html"' in words(result)
 
 
+@pytest.mark.parametrize(
+    ("options", "base"), [([], 18300), (["--port-base", "18400"], 18400)], ids=["the one that runs", "named"]
+)
+def test_the_server_that_up_started_is_measured(
+    options: list[str],
+    base: int,
+    app: typer.Typer,
+    making: Callable[..., list[Order]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    making(example())
+    bases: list[int] = []
+    monkeypatch.setattr(report, "running_port_base", lambda _: 18300)
+    monkeypatch.setattr(report, "running", lambda base, _: bases.append(base))
+    assert run(app, *options).exit_code == 0
+    assert bases == [base]
+
+
 def test_options_become_the_order(app: typer.Typer, making: Callable[..., list[Order]], tmp_path: Path) -> None:
     asked = making(example())
     options = ["--rungs", "v2, v4", "--concurrency", "16,4", "--input-tokens", "100", "--output-tokens", "20"]

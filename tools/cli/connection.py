@@ -46,7 +46,7 @@ def endpoint_from(url: str | None, port_base: int | None, protocol: Protocol | N
             return Endpoint.parse(url, protocol)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--url") from error
-    base = _running_port_base(Layout.of_this_checkout()) if port_base is None else port_base
+    base = running_port_base(Layout.of_this_checkout()) if port_base is None else port_base
     return ServerAddress.from_port_base(base).endpoint(protocol or Protocol.GRPC)
 
 
@@ -62,7 +62,7 @@ def instance_at(endpoint: Endpoint) -> Instance | None:
     return None
 
 
-def _running_port_base(layout: Layout) -> int:
+def running_port_base(layout: Layout) -> int:
     """The port base of this checkout's one running server; the default one if none runs, or if it is among several."""
     running = [base for base in known_port_bases(layout) if InstanceFiles.at(base, layout).supervised()]
     if not running or DEFAULT_BASE in running:

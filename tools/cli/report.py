@@ -21,6 +21,7 @@ from tools.bootstrap.errors import BootstrapError
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.ports import DEFAULT_BASE, HIGHEST_BASE, LOWEST_BASE
 from tools.cli.bench import parse_streams
+from tools.cli.connection import running_port_base
 from tools.cli.patience import said_when_slow
 from tools.cli.signals import end_in_order_on
 from tools.client.control import TIMEOUT_S
@@ -110,7 +111,8 @@ def report_command(
         typer.Option(
             min=LOWEST_BASE,
             max=HIGHEST_BASE,
-            help=f"Of the running server, or for the isolated ones.  [default: {DEFAULT_BASE}; free ones]",
+            help="Of the running server, or for the isolated ones."
+            f"  [default: that of the server `up` started, {DEFAULT_BASE} if there is none; free ones]",
         ),
     ] = None,
     quality: Annotated[
@@ -236,7 +238,8 @@ def _make(order: Order, port_base: int | None, console: Console) -> Report:
         if order.settings.isolated:
             serving = isolated(order, layout, port_base, shown.say)
         else:
-            serving = _running(port_base if port_base is not None else DEFAULT_BASE, order.settings, console)
+            base = running_port_base(layout) if port_base is None else port_base
+            serving = _running(base, order.settings, console)
         try:
             found = make_report(order, layout, serving, LocustRun(layout.home), shown)
         except KeyboardInterrupt:
