@@ -201,3 +201,26 @@ def test_render_refuses_a_share_that_cannot_be(layout: Layout, tmp_path: Path) -
     result = run("render", "--out", str(tmp_path), "--canary", "5.25")
     assert result.exit_code == 2
     assert "5.25 % is no multiple of 0.1 %" in result.stderr
+
+
+def test_a_fleet_that_ends_while_weights_are_taken_over_is_no_traceback(
+    files: FleetFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried_out = module.set_weights
+
+    def set_and_end(*arguments: object) -> object:
+        event = carried_out(*arguments)  # type: ignore[arg-type]
+        files.state.unlink()
+        return event
+
+    monkeypatch.setattr(module, "set_weights", set_and_end)
+    result = run("set", "canary=25")
+    assert result.exit_code == 1
+    assert "error: the fleet was stopped meanwhile: ./ladder fleet up starts it" in result.stderr
+
+
+def test_a_state_of_another_version_is_no_traceback(files: FleetFiles) -> None:
+    files.state.write_text("{}", encoding="utf-8")
+    for result in (run("status"), run("set", "canary=25"), release("status"), release("abort")):
+        assert result.exit_code == 1
+        assert "is not what this version of ./ladder fleet writes" in result.stderr

@@ -254,3 +254,16 @@ def test_the_table_of_targets_fits_into_80_columns() -> None:
     assert "…" not in shown
     assert "100 (90-100)" in shown
     assert "0.1 (0.0-5.6)" in shown
+
+
+def test_a_server_that_ends_while_weights_are_taken_over_is_no_traceback(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise ReleaseError("the fleet was stopped meanwhile")
+
+    monkeypatch.setattr(release, "wait_until_in_force", gone)
+    at_step(world)
+    for result in (run("pause"), run("abort"), run("set", f"{CANARY}=5")):
+        assert result.exit_code == 1
+        assert result.stderr == "error: the fleet was stopped meanwhile\n"

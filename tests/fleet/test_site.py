@@ -13,7 +13,7 @@ from tools.fleet.files import FleetFiles, FleetState, Phase, ProcessState
 from tools.fleet.observation import ServerLook
 from tools.fleet.plan import Member
 from tools.fleet.site import FleetSite, FleetTraffic
-from tools.release.errors import ReleaseError
+from tools.release.errors import ReleaseError, ReleaseFileError
 from tools.release.observation import Counts, Histogram
 
 
@@ -116,3 +116,24 @@ def test_there_is_one_route(world: World) -> None:
     assert fleet.route_name(None) == fleet.route_name("fleet") == "fleet"
     with pytest.raises(ReleaseError, match=r'^no route "vip": a fleet has one, "fleet"'):
         fleet.route_name("vip")
+
+
+def test_a_state_of_another_version_is_named(world: World) -> None:
+    world.files.state.write_text("{}", encoding="utf-8")
+    with pytest.raises(ReleaseError, match=r'state.json" is not what this version of ./ladder fleet writes'):
+        FleetTraffic(world.files).observe()
+
+
+def test_a_broken_weights_file_is_removed_and_written_anew(world: World) -> None:
+    world.in_force = {CANARY: 25.0, STABLE: 75.0}
+    world.files.weights_folder.mkdir()
+    world.files.weights.write_text("{", encoding="utf-8")
+    weights = FleetSite(world.files, world.plan).weights("fleet")
+    with pytest.raises(
+        ReleaseFileError, match=r"remove it, the proxy keeps its weights, and ./ladder fleet set writes"
+    ):
+        weights.read()
+    world.files.weights.unlink()
+    assert weights.read() == world.in_force, "what the proxy divides by, so that a change of it is seen as one"
+    weights.write({STABLE: 100.0})
+    assert weights.read() == {CANARY: 0.0, STABLE: 100.0}

@@ -241,3 +241,18 @@ def test_the_running_state_belongs_to_what_an_instance_serves(tmp_path: Path) ->
         running_file(layout, 8100, "", ["/a"]),
     }
     assert len(others) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (f"version: {2**31}", r"release.yaml:4: routes.0.targets.0.version: Input should be less than 2147483648$"),
+        (f"version: 1, max_in_flight: {2**63}", r"max_in_flight: Input should be less than 9223372036854775808$"),
+        (r'version: 1, model: "\ud83d"', r"release.yaml:4: '\\ud83d' holds half of a character that is written as two"),
+    ],
+)
+def test_what_no_message_to_the_router_holds_is_refused(value: str, says: str) -> None:
+    model = "" if "model" in value else "model: a, "
+    text = f"routes:\n- name: default\n  targets:\n  - {{{model}{value}, weight: 100}}\n"
+    with pytest.raises(ReleaseFileError, match=says):
+        parse_release(text, "release.yaml")

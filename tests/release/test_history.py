@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -44,8 +45,34 @@ def test_a_line_that_was_cut_short_is_named_and_the_next_one_is_whole(tmp_path: 
     history.path.write_bytes(whole + whole[:40])
     history.append(event(2))
     assert history.holds("r/2")
-    with pytest.raises(ReleaseError, match=r'history.jsonl" line 2 is no event of a release: a full disk may have cut'):
+    with pytest.raises(ReleaseError, match=r'history.jsonl" line 2 is no event of a release: a crash may have cut'):
         list(history.events())
+
+
+def test_an_event_is_found_however_much_came_after_it(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.jsonl")
+    history.append(event(1))
+    long = event(2).model_copy(update={"why": "x" * 200_000})
+    history.append(long)
+    assert history.holds("r/1")
+    assert history.holds("r/2")
+
+
+def test_what_a_full_disk_does_not_take_leaves_no_part_of_a_line(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.jsonl")
+    history.append(event(1))
+    before = history.path.read_bytes()
+    # The next line does not fit, its beginning does.
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 40, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"history\.jsonl"):
+            history.append(event(2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert history.path.read_bytes() == before
+    history.append(event(2))
+    assert list(history.events()) == [event(1), event(2)]
 
 
 def test_somebody_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -99,6 +100,32 @@ def test_without_streams_latency_is_not_judged_and_that_is_said() -> None:
     found = judge(PLAN, whole, whole, 1)
     assert found.verdict is Verdict.FINE
     assert "TTFT p95: not judged, the canary had no streamed request" in found.of(Verdict.ABSENT)
+
+
+def test_streams_of_one_token_each_have_no_itl_to_judge() -> None:
+    one_token = counts(latencies(1, 80)).model_copy(update={"itl": Counts().itl})
+    found = judge(PLAN, one_token, one_token, 1)
+    assert found.verdict is Verdict.FINE
+    assert found.of(Verdict.ABSENT) == "ITL p95: not judged, no stream of the canary had a second token"
+    assert verdicts(found)["TTFT p95"] is Verdict.FINE
+
+
+def test_steps_of_a_few_streams_count_as_a_few() -> None:
+    few = counts(latencies(1, 80), itl=[0.02] * 49)
+    assert verdicts(judge(PLAN, few, counts(latencies(2, 80)), 1))["ITL p95"] is Verdict.TOO_FEW
+
+
+def test_a_stable_version_without_streams_is_nothing_to_wait_for() -> None:
+    stable = counts(latencies(1, 80)).model_copy(update={"ttft": Counts().ttft, "itl": Counts().itl})
+    found = judge(PLAN, counts(latencies(2, 80)), stable, 1)
+    assert found.verdict is Verdict.FINE
+    assert "TTFT p95: not judged, the stable version had no streamed request" in found.of(Verdict.ABSENT)
+
+
+def test_the_highest_confidence_that_a_plan_may_ask_for_can_be_judged() -> None:
+    plan = PLAN.model_copy(update={"confidence": math.nextafter(1.0, 0.0)})
+    assert judge(plan, counts([], failed=1000), counts(latencies(2, 1000)), 40).verdict is Verdict.WORSE
+    assert judge(plan, counts(latencies(1, 100)), counts(latencies(2, 1000)), 40).verdict is Verdict.FINE
 
 
 @pytest.mark.parametrize("tokens", [[48] * 100, [4] * 100])

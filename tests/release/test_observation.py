@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.release.windows import counts, histogram
+from tools.release.errors import ReleaseError
 from tools.release.observation import Counts, Histogram, Observation, observation_in, window
 from tools.wire import release_metrics as names
 
@@ -166,6 +167,14 @@ def read(cumulative: Iterable[int]) -> Histogram:
     ]
     page = "\n".join([f"# TYPE {names.ITL}_bucket counter", *lines]) + "\n"
     return observation_in(page, "default", at=1.0).of("llm_awq:1").itl
+
+
+@pytest.mark.parametrize(
+    "page", ["<html></html>", "up{", "ladder_engine_up 1", 'ladder_engine_restarts_total{model="m",version="1"} NaN']
+)
+def test_the_page_of_another_program_is_refused(page: str) -> None:
+    with pytest.raises(ReleaseError, match=r"^what answers as the server's metrics page is none of a tritonserver"):
+        observation_in(page, "default", 0.0)
 
 
 def test_other_buckets_are_refused() -> None:

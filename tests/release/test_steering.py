@@ -5,20 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from tests.release.world import CANARY, STABLE, World
-from tools.release import steering
+from tests.release.world import CANARY, STABLE, START, World
+from tools.client.request import Target
+from tools.release import site, steering
 from tools.release.controller import Standing
-from tools.release.errors import ReleaseError
+from tools.release.errors import ReleaseError, ReleaseFileError
+from tools.release.file import write_release
 from tools.release.folder import Order
 from tools.release.history import Event
-from tools.release.moves import obeyed, stepped
+from tools.release.moves import aborted, obeyed, stepped
 from tools.release.plan import Plan
 from tools.release.progress import Progress, Stage
 from tools.release.site import FileWeights, ServedCandidate
-from tools.spec.release import WeightedTarget
+from tools.spec.release import Release, Route, WeightedTarget
 
 PLAN = Plan(steps=(5.0, 25.0, 100.0), bake_s=1.0)
 
@@ -215,3 +218,127 @@ def test_weights_are_read(world: World) -> None:
     found = steering.parse_weights(["llm_awq:1=12.5", "llm_bf16:2=0"], world.site)
     assert found == {"llm_awq:1": 12.5, "llm_bf16:2": 0.0}
     assert WeightedTarget(model="llm_awq", version=1, weight=12.5).name in found
+
+
+def test_two_releases_of_the_same_second_are_two(world: World) -> None:
+    world.load_error = "no such model"
+    assert world.controller(world.begin(PLAN)).run().stage is Stage.ABORTED
+    world.load_error = ""
+    plan = Plan(steps=(5.0,), bake_s=1.0, min_requests=1)
+    world.now = START
+    assert world.controller(world.begin(plan)).run().stage is Stage.PROMOTED
+    assert world.weights == {STABLE: 95.0, CANARY: 5.0}
+
+
+def test_a_release_is_not_taken_back_over_what_was_set_long_after(world: World) -> None:
+    at_step(world, 2)
+    steering.ask(world.site, "promote", "")
+    steering.set_weights(world.site, {STABLE: 30.0}, None, "x" * 100_000)
+    with pytest.raises(ReleaseError, match=r"the weights were changed after the release of .* was through"):
+        steering.ask(world.site, "abort", "")
+    assert world.weights == {CANARY: 70.0, STABLE: 30.0}
+
+
+def test_an_abort_that_was_killed_is_done_before_weights_are_set(world: World) -> None:
+    world.folder.save(aborted(at_step(world, 1), world.now, why="bad answers"))
+    with pytest.raises(ReleaseError, match=r"^llm_bf16:1 50 % leaves 50 % that no other target can take"):
+        steering.set_weights(world.site, {STABLE: 50.0}, None, "by hand")
+    assert world.weights == {STABLE: 100.0}
+    assert world.events()[-1].why == "bad answers"
+    steering.set_weights(world.site, {CANARY: 50.0}, None, "by hand")
+    with pytest.raises(ReleaseError, match=r"was aborted already \(bad answers\)$"):
+        steering.ask(world.site, "abort", "")
+    assert world.weights == {STABLE: 50.0, CANARY: 50.0}
+
+
+def test_what_a_lost_history_does_not_know_is_not_done_over_what_was_set_since(world: World) -> None:
+    at_step(world, 2)
+    steering.ask(world.site, "promote", "")
+    steering.set_weights(world.site, {STABLE: 30.0}, None, "some back")
+    world.folder.history.path.unlink()
+    steering.set_weights(world.site, {STABLE: 40.0}, None, "more back")
+    assert [event.why for event in world.events()] == ["more back"]
+    assert world.weights == {CANARY: 60.0, STABLE: 40.0}
+
+
+def test_a_step_that_the_route_cannot_have_is_refused_before_anything_is_loaded(world: World) -> None:
+    targets = (
+        WeightedTarget(model="llm_bf16", version=1, weight=100.0),
+        WeightedTarget(model="llm_awq", version=1, weight=0.0, max_in_flight=4),
+    )
+    write_release(world.site.start, Release(routes=(Route(name="default", targets=targets),)))
+    with pytest.raises(ReleaseError, match=r'^route "default" bounds "llm_awq:1" to 4 requests in flight and names no'):
+        steering.start(world.site, CANARY, None, None, _ignored)
+    with pytest.raises(ReleaseFileError, match=r'cannot have llm_awq:1 100 %: route "default" bounds "llm_awq:1"'):
+        FileWeights(world.site, "default").write({CANARY: 100.0})
+    assert world.folder.progress() is None
+
+
+@pytest.mark.parametrize("written", ["llm_awq:01", "llm_awq:0001"])
+def test_a_target_has_one_name_however_it_is_written(world: World, written: str) -> None:
+    assert world.site.target_name(written) == CANARY
+    assert steering.parse_weights([f"{written}=5"], world.site) == {CANARY: 5.0}
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("chat:1", r'^"chat:1" is the router itself, which cannot send requests to itself: name a model that answers'),
+        ("llm_awq:2147483648", r'^"llm_awq:2147483648": Input should be less than 2147483648$'),
+        ("llm awq:1", r'^"llm awq:1": String should match pattern'),
+        ("llm_awq:" + "9" * 5000, r"^\"llm_awq:9+\": the version \"9+\" is not a positive integer"),
+    ],
+)
+def test_what_can_be_no_target_is_refused_by_name(world: World, target: str, says: str) -> None:
+    with pytest.raises(ReleaseError, match=says):
+        world.site.target_name(target)
+
+
+def test_a_model_that_answers_nothing_is_no_target() -> None:
+    info = Mock()
+    info.contract.return_value = Mock(outputs={"input_ids": Mock()})
+    with pytest.raises(
+        ReleaseError, match=r'^"chat_tokenizer:1" has no output "text_output", so it answers no requests'
+    ):
+        site._require_answers(info, Target("chat_tokenizer", 1))
+
+
+def test_a_reason_that_is_no_text_is_refused(world: World) -> None:
+    at_step(world, 1)
+    says = r"^the reason 'caf\\udce9' is no UTF-8 text: write it in a terminal that is set to UTF-8$"
+    with pytest.raises(ReleaseError, match=says):
+        steering.ask(world.site, "pause", "caf\udce9")
+    with pytest.raises(ReleaseError, match=says):
+        steering.set_weights(world.site, {CANARY: 5.0}, None, "caf\udce9")
+
+
+def test_an_order_that_another_one_has_overwritten_is_given_again(world: World) -> None:
+    progress = at_step(world, 0)
+    obeyed_orders: list[str] = []
+
+    def controller() -> None:
+        nonlocal progress
+        with world.folder.locked() as ours:
+            assert ours
+            holding.set()
+            while world.folder.order() is None:
+                time.sleep(0.01)
+            # Somebody else asks at the same moment.
+            world.folder.give(Order(ask="pause", who="bob@here", why="theirs"))
+            while len(obeyed_orders) < 2:
+                order = world.folder.order()
+                if order is not None:
+                    progress = obeyed(progress, order, world.now)
+                    obeyed_orders.append(order.why)
+                    world.folder.save(progress)
+                    world.folder.take_order_away()
+                time.sleep(0.01)
+
+    holding = threading.Event()
+    thread = threading.Thread(target=controller)
+    thread.start()
+    holding.wait()
+    after = steering.ask(world.site, "promote", "mine")
+    thread.join()
+    assert obeyed_orders == ["theirs", "mine"]
+    assert after.step == 1

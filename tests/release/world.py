@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -113,7 +114,8 @@ class World:
         self._totals[target] = _Total()
 
     def begin(self, plan: Plan, target: str = CANARY) -> Progress:
-        return begun(ROUTE, target, plan, self._file.read(), at=self.now, who="ann@here")
+        mark = secrets.token_hex(4)
+        return begun(ROUTE, target, plan, self._file.read(), at=self.now, who="ann@here", mark=mark)
 
     def controller(self, progress: Progress) -> Controller:
         return Controller(

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+# Whoever looks whether a lock is held has it for a moment.
+_LOOK_S: Final = 0.2
+_POLL_S: Final = 0.02
 
 
 @contextmanager
@@ -32,23 +38,40 @@ def try_lock(path: Path) -> int | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        locked = _locks_within(_LOOK_S, descriptor)
+    except BaseException:
         os.close(descriptor)
-        return None
-    return descriptor
+        raise
+    if locked:
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def is_held(path: Path) -> bool:
     """True when some process holds `path` locked."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Shared, so that of two that look at the same moment neither takes the other for a holder.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
         os.close(descriptor)
     return False
+
+
+def _locks_within(seconds: float, descriptor: int) -> bool:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+        else:
+            return True

@@ -203,10 +203,12 @@ def set_command(
     try:
         site = FleetSite.at(port_base, Layout.of_this_checkout())
         event = set_weights(site, shares(parse_weights(weights, site)), None, why or "by hand")
+        console.print(Text(f"{text_of(event.before)} -> {text_of(event.after)}"), soft_wrap=True)
+        waited = wait_until_in_force(site.traffic(event.route), event.after)
     except _EXPECTED as error:
         _fail(str(error))
-    console.print(Text(f"{text_of(event.before)} -> {text_of(event.after)}"), soft_wrap=True)
-    waited = wait_until_in_force(site.traffic(event.route), event.after)
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
     if waited is None:
         _fail("the proxy has not taken them over: ./ladder fleet logs envoy says why")
     console.print(f"In force at the proxy after {waited:.1f} s.")

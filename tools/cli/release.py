@@ -102,7 +102,7 @@ def start_command(
         )
         return
     console.print(Text(f"Aborted: {ended.why}", style="red"), soft_wrap=True)
-    _say_in_force(site, ended.route, ended.event.after, console)
+    _checked(lambda: _say_in_force(site, ended.route, ended.event.after, console))
     raise typer.Exit(_ABORTED)
 
 
@@ -138,7 +138,7 @@ def set_command(
     site = _checked(lambda: _site(port_base, fleet=fleet))
     event = _checked(lambda: set_weights(site, parse_weights(weights, site), route, why or "by hand"))
     console.print(Text(f"{text_of(event.before)} -> {text_of(event.after)}"), soft_wrap=True)
-    _say_in_force(site, event.route, event.after, console)
+    _checked(lambda: _say_in_force(site, event.route, event.after, console))
 
 
 def history_command(
@@ -193,7 +193,7 @@ def _statuses_view(site: Steered) -> Group:
 
 def _walk(site: Steered, target: str, plan: str | None, route: str | None, console: Console) -> Progress | None:
     """The release's end; None when a controller that runs already was told to go on."""
-    site.target_name(target)
+    target = site.target_name(target)
     with site.folder.locked() as ours:
         if not ours:
             _tell_the_other(site, target, console)
@@ -222,7 +222,7 @@ def _ask(what: Ask, why: str, port_base: int | None, *, fleet: bool, all_the_way
     site = _checked(lambda: _site(port_base, fleet=fleet))
     progress = _checked(lambda: ask(site, what, why, all_the_way=all_the_way))
     console.print(Text(f"{progress.reply}; weights: {text_of(progress.event.after)}"), soft_wrap=True)
-    _say_in_force(site, progress.route, progress.event.after, console)
+    _checked(lambda: _say_in_force(site, progress.route, progress.event.after, console))
 
 
 def _say_in_force(site: Steered, route: str, weights: Weights, console: Console) -> None:

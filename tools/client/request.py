@@ -30,7 +30,8 @@ class Target:
             raise ValueError(f"{model!a} has a character that no model's name has; write MODEL or MODEL:VERSION")
         if not separator:
             return cls(model)
-        if not (version.isascii() and version.isdigit()) or int(version) < 1:
+        # Triton's versions are of 64 bits, and no number of theirs has more digits.
+        if not (version.isascii() and version.isdigit() and len(version) <= 19) or int(version) < 1:
             raise ValueError(f'"{text}": the version "{version}" is not a positive integer; write MODEL:VERSION')
         return cls(model, int(version))
 

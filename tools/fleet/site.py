@@ -99,12 +99,15 @@ class FleetSite:
 
 
 class FleetWeights:
-    """See `RouteWeights`."""
+    """See `RouteWeights`. Where the file was removed, what the proxy still divides by."""
 
     def __init__(self, files: FleetFiles) -> None:
+        self._files = files
         self._file = files.weights
 
     def read(self) -> dict[str, float]:
+        if not self._file.exists() and (found := weights_in_force(_state(self._files).admin)):
+            return found
         try:
             return read_weights(self._file)
         except FleetError as error:
@@ -201,7 +204,10 @@ class FleetCandidate:
 
 
 def _state(files: FleetFiles) -> FleetState:
-    state = FleetState.read(files)
+    try:
+        state = FleetState.read(files)
+    except FleetError as error:
+        raise ReleaseError(str(error)) from None
     if state is None:
         raise ReleaseError("the fleet was stopped meanwhile: ./ladder fleet up starts it, and the release goes on")
     return state

@@ -70,8 +70,8 @@ def read_weights(file: Path) -> dict[str, float]:
         return {STABLE: 100.0}
     except (OSError, ValidationError) as error:
         raise FleetError(
-            f'"{file}" is not what ./ladder fleet writes ({type(error).__name__}): ./ladder fleet set canary=0 '
-            "writes it anew"
+            f'"{file}" is not what ./ladder fleet writes ({type(error).__name__}): remove it, the proxy keeps its '
+            "weights, and ./ladder fleet set writes it anew"
         ) from None
     return _by_track(found.resources[0].layer)
 

@@ -117,8 +117,9 @@ class Controller:
 
     def _turn(self) -> None:
         order = self._folder.order()
-        if order is not None and order.id != self.progress.order:
-            self._go(moves.obeyed(self.progress, order, self._now()))
+        if order is not None:
+            if order.id != self.progress.order:
+                self._go(moves.obeyed(self.progress, order, self._now()))
             self._folder.take_order_away()
             return
         self._refuse_other_hands()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,9 +26,6 @@ from .progress import Progress
 
 M = TypeVar("M", bound=BaseModel)
 
-# Whoever looks whether the lock is held has it for a moment.
-_LOCK_S: Final = 0.2
-_LOCK_POLL_S: Final = 0.02
 _WRITTEN_UNDER_LOCK: Final = ("progress.json", "change.json", "release.yaml")
 
 Ask = Literal["pause", "resume", "promote", "abort"]
@@ -93,10 +89,6 @@ class ReleaseFolder:
     def locked(self) -> Iterator[bool]:
         """Hold the lock; False when somebody else does. It ends with the process, however that ends."""
         descriptor = try_lock(self.lock)
-        deadline = time.monotonic() + _LOCK_S
-        while descriptor is None and time.monotonic() < deadline:
-            time.sleep(_LOCK_POLL_S)
-            descriptor = try_lock(self.lock)
         if descriptor is None:
             yield False
             return

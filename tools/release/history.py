@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from .errors import ReleaseError
 
 What = Literal["start", "step", "promote", "pause", "resume", "finish", "abort", "set"]
-
-_TAIL_BYTES: Final = 1 << 16
 
 
 class Event(BaseModel):
@@ -50,28 +49,33 @@ class History:
         self.path = path
 
     def append(self, event: Event) -> None:
-        """Add a line, on the disk when this returns."""
+        """Add a line, on the disk when this returns. Raises OSError, and then nothing was added."""
         line = event.model_dump_json().encode() + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # A line that a full disk cut short stays, and is told from this one.
             size = os.fstat(descriptor).st_size
+            # A line that a crash cut short stays, and is told from this one.
             torn = size and os.pread(descriptor, 1, size - 1) != b"\n"
-            os.write(descriptor, b"\n" + line if torn else line)
-            os.fsync(descriptor)
+            try:
+                _write(descriptor, b"\n" + line if torn else line)
+                os.fsync(descriptor)
+            except OSError as error:
+                os.ftruncate(descriptor, size)
+                error.filename = str(self.path)
+                raise
         finally:
             os.close(descriptor)
 
     def holds(self, event_id: str) -> bool:
-        """Whether an event of that id is among the latest lines."""
+        """Whether there is an event of that id."""
         try:
-            with self.path.open("rb") as stream:
-                stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
-                lines = stream.read().splitlines()
+            lines = self.path.read_bytes().splitlines()
         except FileNotFoundError:
             return False
-        return any(event is not None and event.id == event_id for event in map(_event, lines))
+        # Lines with other ids are not parsed: there may be thousands.
+        written = json.dumps(event_id, ensure_ascii=False).encode()
+        return any((event := _event(line)) is not None and event.id == event_id for line in lines if written in line)
 
     def events(self) -> Iterator[Event]:
         """All events, oldest first. Raises ReleaseError at a line that is none."""
@@ -83,10 +87,21 @@ class History:
             event = _event(line)
             if event is None:
                 raise ReleaseError(
-                    f'"{self.path}" line {number} is no event of a release: a full disk may have cut it short; what it '
+                    f'"{self.path}" line {number} is no event of a release: a crash may have cut it short; what it '
                     "says is lost, take the line out to see the others"
                 )
             yield event
+
+
+def reason(text: str) -> str:
+    """Why, as a person has typed it. Raises ReleaseError for bytes that are no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ReleaseError(
+            f"the reason {text!a} is no UTF-8 text: write it in a terminal that is set to UTF-8"
+        ) from None
+    return text
 
 
 def who() -> str:
@@ -96,6 +111,12 @@ def who() -> str:
     except (KeyError, OSError):
         user = f"uid{os.getuid()}"
     return f"{user}@{socket.gethostname()}"
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """All of it: a disk that fills up takes a part first, and says so at the next try only."""
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _event(line: bytes) -> Event | None:

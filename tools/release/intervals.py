@@ -14,7 +14,8 @@ from .observation import Histogram
 
 def critical_value(error: float) -> float:
     """The z of a one-sided limit that is wrong with probability `error`."""
-    return NormalDist().inv_cdf(1 - error)
+    # Not of 1 - error, which is 1 for an error that is small enough.
+    return -NormalDist().inv_cdf(error)
 
 
 def wilson(successes: float, total: int, z: float) -> tuple[float, float]:

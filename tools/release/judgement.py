@@ -128,11 +128,20 @@ def _latency(
     z: float,
 ) -> Finding:  # fmt: skip
     (canary_counts, canary_times), (stable_counts, stable_times) = canary, stable
-    if not canary_counts.streams and min(canary_counts.ended, stable_counts.ended) >= plan.min_requests:
-        return Finding(criterion, Verdict.ABSENT, "s", detail="not judged, the canary had no streamed request")
+    both = (("canary", canary_counts), ("stable version", stable_counts))
+    if min(counts.ended for _, counts in both) >= plan.min_requests:
+        for name, counts in both:
+            if not counts.streams:
+                return Finding(criterion, Verdict.ABSENT, "s", detail=f"not judged, the {name} had no streamed request")
+    if min(counts.streams for _, counts in both) >= plan.min_requests:
+        for (name, _), times in zip(both, (canary_times, stable_times), strict=True):
+            if not times.total:
+                return Finding(
+                    criterion, Verdict.ABSENT, "s", detail=f"not judged, no stream of the {name} had a second token"
+                )
     # Steps of one stream hang together, so that a stream counts once, however many steps it has.
-    sizes = canary_counts.streams, stable_counts.streams
-    if not canary_times.total or not stable_times.total or min(sizes) < plan.min_requests:
+    sizes = min(canary_counts.streams, canary_times.total), min(stable_counts.streams, stable_times.total)
+    if min(sizes) < plan.min_requests:
         return Finding(criterion, Verdict.TOO_FEW, "s", detail="too few streamed requests", margin=margin)
     looks, least = least_quantile_ratio(canary_times, stable_times, _QUANTILE, sizes, z)
     change, least = 100 * (looks - 1), 100 * (least - 1)

@@ -12,8 +12,11 @@ from .progress import Progress, Stage
 from .weights import Weights, heaviest_but, text_of, weights_with
 
 
-def begun(route: str, target: str, plan: Plan, before: Weights, *, at: float, who: str) -> Progress:
-    """A release that is about to load its target. Raises ReleaseError when the route cannot be walked that way."""
+def begun(route: str, target: str, plan: Plan, before: Weights, *, at: float, who: str, mark: str) -> Progress:
+    """A release that is about to load its target. `mark` tells it from every other, also of the same second.
+
+    Raises ReleaseError when the route cannot be walked that way.
+    """
     if before.get(target):
         raise ReleaseError(
             f'"{target}" has {before[target]:g} % of route "{route}" already: take it off first, with '
@@ -22,7 +25,7 @@ def begun(route: str, target: str, plan: Plan, before: Weights, *, at: float, wh
     before = {name: weight for name, weight in before.items() if weight}
     stable = heaviest_but(before, target)
     stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%d-%H%M%S")
-    release_id = f"{stamp}-{target.replace(':', '-')}"
+    release_id = f"{stamp}-{target.replace(':', '-')}-{mark}"
     steps = ", ".join(f"{step:g}" for step in plan.steps)
     event = Event(
         id=f"{release_id}/1", at=at, who=who, what="start", route=route, target=target, before=before, after=before,
@@ -32,6 +35,11 @@ def begun(route: str, target: str, plan: Plan, before: Weights, *, at: float, wh
         id=release_id, route=route, target=target, stable=stable, plan=plan, who=who, before=before,
         stage=Stage.LOADING, event=event, entered=at,
     )  # fmt: skip
+
+
+def all_weights(progress: Progress) -> list[dict[str, float]]:
+    """What the plan makes of the route's weights, step by step."""
+    return [weights_with(progress.before, {progress.target: step}) for step in progress.plan.steps]
 
 
 def checking(progress: Progress, at: float) -> Progress:

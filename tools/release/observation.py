@@ -20,6 +20,8 @@ from pydantic import BaseModel, ConfigDict
 
 from tools.wire import release_metrics as names
 
+from .errors import ReleaseError
+
 # Failures that say nothing about the target: the request was wrong, its client hung up, or the route's own bound on
 # requests in flight sent it elsewhere.
 BLAMELESS: Final = frozenset({"invalid", "cancelled", "by_load"})
@@ -140,7 +142,20 @@ def window(later: Observation, earlier: Observation, target: str) -> Counts:
 
 
 def observation_in(page: str, route: str, at: float) -> Observation:
-    """The look at `at` (seconds since the epoch) that the text of a metrics page gives."""
+    """The look at `at` (seconds since the epoch) that the text of a metrics page gives.
+
+    Raises ReleaseError for a page that is another program's.
+    """
+    try:
+        return _observation(page, route, at)
+    except (ValueError, KeyError) as error:
+        raise ReleaseError(
+            f"what answers as the server's metrics page is none of a tritonserver of this checkout ({error!r}): "
+            "./ladder status and ./ladder fleet status show what runs where"
+        ) from None
+
+
+def _observation(page: str, route: str, at: float) -> Observation:
     by_target: defaultdict[str, list[Sample]] = defaultdict(list)
     restarts: dict[str, int] = {}
     up: dict[str, bool] = {}

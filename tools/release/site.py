@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,16 +24,17 @@ from tools.serving.instance import Instance, InstanceFiles
 from tools.serving.loading import Loading
 from tools.serving.repository import LoadPlan, RepositoryModel
 from tools.spec.base import nearest
-from tools.spec.release import Release
+from tools.spec.document import problems_of
+from tools.spec.release import Release, ReleaseTarget
 from tools.wire.launch import ENDPOINT_SUFFIX
 
-from .errors import ReleaseError
+from .errors import ReleaseError, ReleaseFileError
 from .file import FILE_NAME, read_release, running_file, with_weights, write_release
 from .folder import ReleaseFolder
 from .golden import Comparison, compare
 from .observation import Observation, observation_in
 from .plan import Golden
-from .weights import Weights
+from .weights import Weights, text_of
 
 ROUTER: Final = "chat"
 
@@ -40,6 +42,8 @@ _METRICS_TIMEOUT_S: Final = 2.0
 _POLL_S: Final = 0.3
 # A stub names its engine's socket as soon as the model is ready, or a moment later.
 _ENDPOINT_S: Final = 5.0
+_MEANT: Final = "name a model that answers, such as llm_bf16:1"
+_ANSWER: Final = "text_output"
 _WARM_UP: Final = ("Say hello.", "What is the capital of France?", "Name three colours.", "Count to five.")
 
 
@@ -109,17 +113,22 @@ class Site:
         try:
             with_weights(self.release(), route, weights)
         except ValidationError as error:
-            raise ReleaseError("; ".join(detail["msg"] for detail in error.errors())) from None
+            raise ReleaseError(problems_of(error)) from None
 
     def target_name(self, text: str) -> str:
         """See `Steered.target_name`: a model with its version, MODEL:VERSION."""
         try:
             target = Target.parse(text)
+            if target.version is None:
+                raise ReleaseError(f'"{text}" names no version: write {text}:1, say; a release always names one')
+            name = ReleaseTarget(model=target.model, version=target.version).name
+        except ValidationError as error:
+            raise ReleaseError(f'"{text}": {error.errors()[0]["msg"]}') from None
         except ValueError as error:
             raise ReleaseError(str(error)) from None
-        if target.version is None:
-            raise ReleaseError(f'"{text}" names no version: write {text}:1, say; a release always names one')
-        return text
+        if target.model == ROUTER:
+            raise ReleaseError(f'"{name}" is the router itself, which cannot send requests to itself: {_MEANT}')
+        return name
 
     def route_name(self, name: str | None) -> str:
         """See `Steered.route_name`."""
@@ -168,7 +177,13 @@ class FileWeights:
 
     def write(self, weights: Weights) -> None:
         """See `RouteWeights.write`."""
-        write_release(self._site.running, with_weights(self._site.release(), self._route, weights))
+        try:
+            release = with_weights(self._site.release(), self._route, weights)
+        except KeyError as error:
+            raise ReleaseFileError(f"{error.args[0]} in the release file: put the route back") from None
+        except ValidationError as error:
+            raise ReleaseFileError(f"the release file cannot have {text_of(weights)}: {problems_of(error)}") from None
+        write_release(self._site.running, release)
 
 
 class MetricsPage:
@@ -210,6 +225,7 @@ class ServedCandidate:
                     tell(f'loading "{wanted.model}"')
                     self._load(wanted)
                     info.explain(wanted)
+                _require_answers(info, wanted)
             self._require_engine(wanted)
             tell(f'warming "{target}" up')
             with Client(self._endpoint) as client:
@@ -227,12 +243,14 @@ class ServedCandidate:
 
     def require_ready(self, target: str) -> None:
         """Raises ReleaseError unless the target could answer now."""
+        wanted = Target.parse(target)
         try:
             with ServerInfo.at(self._endpoint) as info:
-                info.explain(Target.parse(target))
+                info.explain(wanted)
+                _require_answers(info, wanted)
         except ClientError as error:
             raise ReleaseError(f"{error}: ./ladder release start {target} loads and checks it first") from error
-        self._require_engine(Target.parse(target))
+        self._require_engine(wanted)
 
     def _load(self, target: Target) -> None:
         with Loading(LoadPlan((RepositoryModel(target.model),)), self._endpoint) as loading:
@@ -249,7 +267,7 @@ class ServedCandidate:
 
     def _require_engine(self, target: Target) -> None:
         deadline = time.monotonic() + _ENDPOINT_S
-        pattern = f"{target.model}-{target.version}-*{ENDPOINT_SUFFIX}"
+        pattern = f"{glob.escape(target.model)}-{target.version}-*{ENDPOINT_SUFFIX}"
         while not any(self._sockets.glob(pattern)):
             if time.monotonic() >= deadline:
                 raise ReleaseError(
@@ -257,6 +275,12 @@ class ServedCandidate:
                     "none, name the model behind it"
                 )
             time.sleep(_POLL_S)
+
+
+def _require_answers(info: ServerInfo, target: Target) -> None:
+    """A tokenizer has an engine of its own too, which answers nothing."""
+    if _ANSWER not in info.contract(target).outputs:
+        raise ReleaseError(f'"{target}" has no output "{_ANSWER}", so it answers no requests: {_MEANT}')
 
 
 def _require_known(info: ServerInfo, target: Target) -> None:

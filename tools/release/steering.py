@@ -15,7 +15,7 @@ from . import moves
 from .controller import Controller, Standing
 from .errors import ReleaseError
 from .folder import Ask, Order
-from .history import Event, who
+from .history import Event, reason, who
 from .ledger import RouteWeights, carry_out
 from .plan import DEFAULT_PLAN, load_plan
 from .progress import Progress, Stage
@@ -35,7 +35,7 @@ def start(
     To be called, and the controller run, while the folder is locked. Raises ReleaseError and ReleaseFileError.
     """
     folder = site.folder
-    finish_change(site)
+    settle(site)
     found = folder.progress()
     at = time.time()
     if found is not None and not found.over:
@@ -43,7 +43,10 @@ def start(
     else:
         chosen = load_plan(plan or DEFAULT_PLAN)
         name = site.route_name(route)
-        progress = moves.begun(name, target, chosen, site.weights(name).read(), at=at, who=who())
+        before = site.weights(name).read()
+        progress = moves.begun(name, target, chosen, before, at=at, who=who(), mark=secrets.token_hex(4))
+        for weights in moves.all_weights(progress):
+            site.check(name, weights)
     return Controller(
         progress,
         folder,
@@ -56,27 +59,28 @@ def start(
 
 def ask(site: Steered, what: Ask, why: str, *, all_the_way: bool = False) -> Progress:
     """Have it done, by the controller that runs or here. Raises ReleaseError, also when it is refused."""
-    order = Order(ask=what, who=who(), why=why, all_the_way=all_the_way)
+    order = Order(ask=what, who=who(), why=reason(why), all_the_way=all_the_way)
     folder = site.folder
     deadline = time.monotonic() + _REPLY_S
-    given = False
     while True:
         with folder.locked() as ours:
             if ours:
                 folder.take_order_away()
-                finish_change(site)
+                settle(site)
                 progress = folder.progress()
                 if progress is None:
                     raise ReleaseError("no release was begun here: ./ladder release start MODEL:VERSION begins one")
                 return _accepted(progress if progress.order == order.id else _done_here(site, progress, order))
+        # In this order: an order that is gone has been answered, unless somebody else's was written over it.
+        waiting = folder.order()
         progress = folder.progress()
         if progress is not None and progress.order == order.id:
             return _accepted(progress)
-        if not given:
+        if waiting is None:
             folder.give(order)
-            given = True
         if time.monotonic() >= deadline:
-            folder.take_order_away()
+            if waiting is None or waiting.id == order.id:
+                folder.take_order_away()
             raise ReleaseError(
                 f"the controller (process {folder.holder()}) does not react within {_REPLY_S:g} s: end it with "
                 f"kill -9 {folder.holder()}, nothing is lost by it, and ask again"
@@ -86,13 +90,13 @@ def ask(site: Steered, what: Ask, why: str, *, all_the_way: bool = False) -> Pro
 
 def set_weights(site: Steered, given: Mapping[str, float], route: str | None, why: str) -> Event:
     """Give targets these weights; the others share what is left as before. Raises ReleaseError and ReleaseFileError."""
-    folder = site.folder
+    folder, why = site.folder, reason(why)
     with folder.locked() as ours:
         if not ours:
             raise ReleaseError(
                 f"a release is under way (process {folder.holder()}): ./ladder release abort or pause it first"
             )
-        finish_change(site)
+        settle(site)
         progress = folder.progress()
         if progress is not None and not progress.over:
             raise ReleaseError(
@@ -107,16 +111,30 @@ def set_weights(site: Steered, given: Mapping[str, float], route: str | None, wh
             target=", ".join(given), before=before, after=after, why=why,
         )  # fmt: skip
         folder.begin_change(event)
-        finish_change(site)
+        settle(site)
     return event
 
 
-def finish_change(site: Steered) -> None:
-    """See to it that a change by hand is done whose process was killed. The lock is held."""
+def settle(site: Steered) -> None:
+    """See to it that what was written down as about to be done is done, whose process was killed. The lock is held.
+
+    A release comes before a change by hand, which is refused until the release is over.
+    """
+    progress = site.folder.progress()
+    if progress is not None and progress.over and _is_pending(site, progress):
+        carry_out(progress.event, site.weights(progress.route), site.folder)
     event = site.folder.change()
     if event is not None:
         carry_out(event, site.weights(event.route), site.folder)
         site.folder.end_change()
+
+
+def _is_pending(site: Steered, progress: Progress) -> bool:
+    """Whether the last thing of a release was not done yet. What somebody has set since is left alone."""
+    if site.folder.history.holds(progress.event.id) or progress.route not in site.routes:
+        return False
+    found = site.weights(progress.route).read()
+    return same(found, progress.event.before) or same(found, progress.event.after)
 
 
 def go_on(progress: Progress, site: Steered) -> str:

@@ -69,5 +69,6 @@ def _relative(path: str) -> str:
 
 
 RelativePath = Annotated[str, Field(min_length=1), AfterValidator(_relative)]
-PositiveInt = Annotated[int, Field(gt=0)]
+# No more than what messages between processes hold.
+PositiveInt = Annotated[int, Field(gt=0, lt=2**63)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -54,7 +54,7 @@ class Document:
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
-            raise DocumentError("\n".join(self._describe(detail) for detail in error.errors())) from None
+            raise DocumentError("\n".join(self._describe(detail) for detail in _causes(error))) from None
 
     def _describe(self, detail: ErrorDetails) -> str:
         location = _written_location(self.data, detail["loc"], missing=detail["type"] == "missing")
@@ -64,8 +64,29 @@ class Document:
         return f"{self._source}:{line}: {path + ': ' if path else ''}{message}"
 
 
+def problems_of(error: ValidationError) -> str:
+    """What is wrong, as a sentence: for values that do not come from a file."""
+    return "; ".join(detail["msg"] for detail in _causes(error))
+
+
+def _causes(error: ValidationError) -> list[ErrorDetails]:
+    """All mistakes but those that follow from others: a list whose items are all wrong counts as an empty one."""
+    details = error.errors()
+    inside = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
+    return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in inside]
+
+
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML's default keeps the last of two equal keys without a word."""
+    """YAML's default keeps the last of two equal keys without a word, and takes half a character for one."""
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        text = super().construct_scalar(node)
+        try:
+            str(text).encode()
+        except UnicodeEncodeError:
+            problem = f"{text!a} holds half of a character that is written as two: write the character itself"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+        return text
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()

@@ -31,6 +31,8 @@ def _as_list(value: Any) -> Any:
 
 Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False), AfterValidator(_in_tenths)]
 ModelName = Annotated[str, Field(min_length=1, pattern=r"^[^\s:]+$")]
+# The response says it in a tensor of 32 bits.
+Version = Annotated[int, Field(gt=0, lt=2**31)]
 RouteName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 ParameterName = Annotated[str, Field(min_length=1)]
 Scalar = str | bool | int | float
@@ -42,7 +44,7 @@ class ReleaseTarget(SpecModel):
     """One version of one model with an engine of its own."""
 
     model: ModelName
-    version: PositiveInt
+    version: Version
 
     @property
     def name(self) -> str:
@@ -74,7 +76,7 @@ class Shadow(ReleaseTarget):
 class TokenCount(SpecModel):
     """Bounds on a prompt's length, both exclusive."""
 
-    over: Annotated[int, Field(ge=0)] | None = None
+    over: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     under: PositiveInt | None = None
 
     @model_validator(mode="after")

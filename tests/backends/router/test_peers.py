@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -134,6 +135,46 @@ def test_an_engine_that_retires_gets_nothing_new_and_finishes_what_it_has(
     stopping.join()
     wait_until(lambda: owner.has_ended(1) and peers.of(("llm_one", 1)) == ())
     assert owner.text(1) == "a " * 12, "a stream was cut when its engine was taken out of service"
+
+
+def test_an_engine_that_ends_while_it_is_looked_at_is_missed_too(
+    places: Path, owner: Owner, peers: EnginePeers, start_engine: StartEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = start_engine("llm_one")
+    peer = only(peers, "llm_one")
+    # It retires and ends right after it was asked whether it has.
+    asked = 0
+
+    def ended_at_the_second_question(peer: EnginePeer) -> bool:
+        nonlocal asked
+        asked += peer.retiring
+        return asked > 1
+
+    monkeypatch.setattr(EnginePeer, "ended", property(ended_at_the_second_question))
+    endpoint_file(places, "llm_one", "1", os.getpid()).unlink()
+    wait_until(lambda: peers.of(("llm_one", 1)) == ())
+    assert owner.lost == [peer]
+    handle.stop()
+
+
+def test_an_error_does_not_end_the_watch(
+    owner: Owner, peers: EnginePeers, start_engine: StartEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = 0
+
+    def no_descriptor(pid: int) -> int:
+        nonlocal tries
+        tries += 1
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "pidfd_open", no_descriptor)
+        handle = start_engine("llm_one")
+        # In both places of the watch that ask for one.
+        wait_until(lambda: tries > 5)
+    peer = only(peers, "llm_one")
+    os.kill(pid(handle), signal.SIGKILL)
+    wait_until(lambda: owner.lost == [peer])
 
 
 def test_a_stopped_process_is_no_dead_one(owner: Owner, peers: EnginePeers, start_engine: StartEngine) -> None:

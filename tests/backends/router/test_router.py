@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from tests.backends.router.stage import AWQ, BF16, EAGLE, Peer, Stage, ended, served_by
 from tests.fixtures import fake_pb_utils
 from tests.waiting import wait_until
+from tools.backends.delivery import Delivery, Outlet
 from tools.wire.messages import Delta, Failure, Tokenized
 from tools.wire.release import Released
 
@@ -118,6 +120,24 @@ def test_what_cannot_be_read_or_tokenized_is_refused(stage: Stage, bf16: Peer) -
     assert (refused.error.code(), refused.error.message()) == ("INVALID_ARG", '"messages" is an empty list')
     assert bf16.requests == []
     assert stage.router.open_streams == 0
+
+
+def test_a_request_that_comes_just_as_the_tokenizer_goes_down_is_ended(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Delivery.open
+
+    def open_while_it_goes_down(delivery: Delivery, key: int, outlet: Outlet) -> None:
+        # The supervisor's thread, which has to wait for the router's lock if that is held.
+        down = threading.Thread(target=stage.on_down, args=[Failure("UNAVAILABLE", "the tokenizer is down")])
+        down.start()
+        down.join(0.1)
+        opened(delivery, key, outlet)
+        stage.tokenizer.failure = Failure("UNAVAILABLE", "the tokenizer is down")
+
+    monkeypatch.setattr(Delivery, "open", open_while_it_goes_down)
+    assert ended(stage.ask(**CONVERSATION)).error.message() == "the tokenizer is down"
+    assert not stage.router._streams
 
 
 def test_while_the_tokenizer_is_down_requests_fail_and_tokens_still_go(stage: Stage, bf16: Peer) -> None:

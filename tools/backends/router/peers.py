@@ -152,12 +152,17 @@ class EnginePeers:
         self._by_target = {}
 
     def _watch(self) -> None:
+        problem = ""
         while not self._stopping.is_set():
-            self._wait()
             try:
+                self._wait()
                 self._look()
-            except OSError as error:
-                log.warning('the folder of endpoint files "%s" cannot be read: %s', self._folder, error)
+                problem = ""
+            except Exception as error:  # without this thread no engine would be found or missed any more
+                if str(error) != problem:
+                    problem = str(error)
+                    log.exception('engines cannot be looked for in "%s", it is tried again', self._folder)
+                self._stopping.wait(_LOOK_S)
 
     def _wait(self) -> None:
         """Return at the next end of an engine, or after `_LOOK_S`."""
@@ -174,11 +179,13 @@ class EnginePeers:
             self._peers[endpoint] = EnginePeer(endpoint, f"router-{os.getpid()}-{next(self._numbers)}", self._owner)
         for endpoint, peer in list(self._peers.items()):
             peer.retiring = endpoint not in found
-            if peer.ended and endpoint not in self._told:
+            # Asked once: an engine that ends between two questions would be let go of and never missed.
+            ended = peer.ended
+            if ended and endpoint not in self._told:
                 self._told.add(endpoint)
                 self._lose(peer)
             # The file of one that has ended stays until its stub has noticed; until then it is no new engine.
-            if peer.retiring and (peer.ended or not peer.greeted):
+            if peer.retiring and (ended or not peer.greeted):
                 self._told.discard(endpoint)
                 del self._peers[endpoint]
                 peer.close()

@@ -106,9 +106,10 @@ class Router:
             release = self._release
             if tokenize is not None and _is_plain(tokenize) and not counts_tokens(release):
                 tokenize = None
+            # Before anybody can end it: an answer to a stream that is not open yet is dropped.
+            self._delivery.open(key, stream.outlet)
             if tokenize is not None:
                 self._waiting[key] = stream
-        self._delivery.open(key, stream.outlet)
         if tokenize is None:
             self._route(stream, release)
         elif failure := self._engine.tokenize(tokenize):
