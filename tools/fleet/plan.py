@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tools.client.address import Protocol, ServerAddress
+from tools.spec.base import failure
 
 TrackName = Literal["stable", "canary"]
 STABLE: Final[TrackName] = "stable"
@@ -111,14 +112,14 @@ class FleetPlan(_Value):
     @model_validator(mode="after")
     def _canary_can_stand_in(self) -> FleetPlan:
         if self.canary is not None and self.probe not in self.canary.models:
-            raise ValueError(f'the canary servers have no model "{self.probe}", which the stable ones have: add it')
+            raise failure(f'the canary servers have no model "{self.probe}", which the stable ones have: add it')
         return self
 
     @model_validator(mode="after")
     def _ports_exist(self) -> FleetPlan:
         highest = self.port_base + PORT_STEP * len(list(self.members)) + 2
         if highest > 65535:
-            raise ValueError(f"the last server would listen on port {highest}: choose a lower port base")
+            raise failure(f"the last server would listen on port {highest}: choose a lower port base")
         return self
 
     @property
