@@ -212,7 +212,12 @@ class Controller:
                 window(look, self.progress.window, name) for name in (self.progress.target, self.progress.stable)
             )
         except ValueError:
-            self._begin_again(look, "the server was started again")
+            # Of several servers it may be the canary's, and a controller that was away has not seen it go.
+            if self.progress.has_weight and _restarts(look, self.progress.window, self.progress.target):
+                why = f'the engine of "{self.progress.target}" died'
+                self._go(moves.aborted(self.progress, self._now(), why=why))
+            else:
+                self._begin_again(look, "the server was started again")
             return
         if self.progress.has_weight and (death := self._death(look, canary)):
             self._go(moves.aborted(self.progress, self._now(), why=death))
