@@ -20,6 +20,7 @@ from tools.cli import fleet as module
 from tools.cli.app import application
 from tools.fleet import site
 from tools.fleet.files import FleetFiles, FleetState, ProcessState
+from tools.fleet.site import FleetSite
 from tools.fleet.weights import read_weights, write_weights
 
 BASE = 9100
@@ -159,6 +160,12 @@ def test_another_profile_for_no_canary_is_refused_before_anything_is_prepared(la
     assert "there are no canary servers to serve something else: say how many, with --canary 1" in result.stderr
 
 
+def test_more_in_flight_than_the_proxy_can_count_is_refused(layout: Layout) -> None:
+    result = run("up", "--max-in-flight", "1000001")
+    assert result.exit_code == 2
+    assert "Input should be less than or equal to 1000000" in result.stderr
+
+
 def test_logs_of_what_is_not_there_are_named(files: FleetFiles) -> None:
     result = run("logs", "canary-7", "--port-base", str(BASE))
     assert result.exit_code == 1
@@ -260,6 +267,13 @@ def test_a_fleet_that_ends_while_weights_are_taken_over_is_no_traceback(
     result = run("set", "canary=25")
     assert result.exit_code == 1
     assert "error: the fleet was stopped meanwhile: ./ladder fleet up starts it" in result.stderr
+
+
+def test_what_is_to_be_typed_next_is_about_the_fleet_too(files: FleetFiles) -> None:
+    assert "no release was begun here: ./ladder release start --fleet begins one" in release("abort").stderr
+    with FleetSite(files, plan(BASE, canary=1)).folder.locked():
+        assert "./ladder release abort --fleet ends it" in release("start", "canary").stderr
+        assert "./ladder release abort --fleet ends it" in release("set", "canary=5").stderr
 
 
 def test_a_state_of_another_version_is_no_traceback(files: FleetFiles) -> None:

@@ -155,7 +155,7 @@ def test_a_router_that_does_not_take_weights_over_is_said(world: World, monkeypa
     monkeypatch.setattr("tools.release.controller.TAKEN_OVER_S", 0.1)
     result = run("set", f"{CANARY}=10")
     assert result.exit_code == 0
-    assert "The router has not taken them over within 2 s" in result.stdout
+    assert "Not in force yet after 2 s: ./ladder release status and the logs say why" in result.stdout
 
 
 def test_weights_set_by_hand_are_printed_and_in_the_history(world: World) -> None:

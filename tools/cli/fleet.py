@@ -28,7 +28,7 @@ from tools.fleet.control import clear, down, status_of
 from tools.fleet.errors import FleetError
 from tools.fleet.files import FleetFiles, FleetState, known_fleets
 from tools.fleet.keeper import Keeper
-from tools.fleet.plan import MOST_SERVERS, FleetPlan, Limits, Track
+from tools.fleet.plan import MOST_IN_FLIGHT, MOST_SERVERS, FleetPlan, Limits, Track
 from tools.fleet.site import FleetSite
 from tools.fleet.weights import shares
 from tools.lint.findings import LintInputError
@@ -106,7 +106,10 @@ def up_command(
         str, typer.Option(metavar="A,B", help="Serve only these models; ensembles bring their steps.")
     ] = "",
     max_in_flight: Annotated[
-        int, typer.Option(min=1, help="Requests in flight per server, over HTTP and gRPC each; more are refused.")
+        int,
+        typer.Option(
+            min=1, max=MOST_IN_FLIGHT, help="Requests in flight per server, over HTTP and gRPC each; more are refused."
+        ),
     ] = Limits().in_flight_per_server,
     port_base: PortBaseOption = DEFAULT_PORT_BASE,
     detach: Annotated[bool, typer.Option("--detach", help="Leave the fleet running and return.")] = False,

@@ -95,8 +95,8 @@ def start_command(
     if ended.stage is Stage.PROMOTED:
         console.print(
             Text(
-                f'Promoted: {text_of(ended.event.after)}. "{ended.stable}" is still loaded, and ./ladder release abort '
-                "goes back to it."
+                f'Promoted: {text_of(ended.event.after)}. "{ended.stable}" is still loaded, and ./ladder release '
+                f"abort{site.option} goes back to it."
             ),
             soft_wrap=True,
         )
@@ -211,8 +211,8 @@ def _tell_the_other(site: Steered, target: str, console: Console) -> None:
     progress = site.folder.progress()
     if progress is None or progress.target != target or not progress.paused:
         raise ReleaseError(
-            f"a controller is running (process {site.folder.holder()}): ./ladder release status --follow shows what it "
-            "does, ./ladder release abort ends it"
+            f"a controller is running (process {site.folder.holder()}): ./ladder release status --follow"
+            f"{site.option} shows what it does, ./ladder release abort{site.option} ends it"
         )
     console.print(Text(ask(site, "resume", "").reply), soft_wrap=True)
 
@@ -230,8 +230,7 @@ def _say_in_force(site: Steered, route: str, weights: Weights, console: Console)
     if waited is None:
         console.print(
             Text(
-                f"The router has not taken them over within {TAKEN_OVER_S:g} s: ./ladder release status and ./ladder "
-                "logs say why",
+                f"Not in force yet after {TAKEN_OVER_S:g} s: ./ladder release status{site.option} and the logs say why",
                 style="yellow",
             ),
             soft_wrap=True,

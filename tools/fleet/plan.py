@@ -17,6 +17,8 @@ CANARY: Final[TrackName] = "canary"
 # Server number n listens from n times this above the fleet's own ports.
 PORT_STEP: Final = 10
 MOST_SERVERS: Final = 16
+# Of one server. Envoy counts those of a track in 32 bits.
+MOST_IN_FLIGHT: Final = 1_000_000
 
 
 class _Value(BaseModel):
@@ -30,7 +32,7 @@ class Limits(_Value):
     `answer_s` bounds requests that do not stream.
     """
 
-    in_flight_per_server: Annotated[int, Field(ge=1)] = 256
+    in_flight_per_server: Annotated[int, Field(ge=1, le=MOST_IN_FLIGHT)] = 256
     errors_to_eject: Annotated[int, Field(ge=1)] = 5
     ejection_s: Annotated[int, Field(ge=1)] = 5
     retry_after_s: Annotated[int, Field(ge=1)] = 1

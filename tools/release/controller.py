@@ -81,6 +81,7 @@ class Controller:
         traffic: Traffic,
         candidate: Candidate,
         show: Callable[[Standing], None],
+        option: str = "",
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         background: Callable[[Callable[[], Any]], Task] = Background,
@@ -91,6 +92,8 @@ class Controller:
         self._traffic = traffic
         self._candidate = candidate
         self._show = show
+        # See `Steered.option`.
+        self._option = option
         self._now = now
         self._sleep = sleep
         self._background = background
@@ -145,8 +148,8 @@ class Controller:
         if not same(found, expected):
             raise ReleaseError(
                 f'the weights of route "{self.progress.route}" are {text_of(found)}, and this release has set '
-                f"{text_of(expected)}: somebody else changed them, so they are left alone. ./ladder release abort goes "
-                f"back to {text_of(self.progress.before)}"
+                f"{text_of(expected)}: somebody else changed them, so they are left alone. ./ladder release "
+                f"abort{self._option} goes back to {text_of(self.progress.before)}"
             )
 
     # Before the first request
