@@ -54,6 +54,15 @@ def test_a_version_that_fails_everything_is_worse_after_five_requests() -> None:
     assert found.of(Verdict.WORSE).endswith(" points or more; allowed are +1 points")
 
 
+def test_a_version_that_fails_everything_is_caught_though_the_stable_one_had_no_requests() -> None:
+    alone = counts(latencies(2, 60))
+    found = judge(PLAN, counts([], failed=5), Counts(), 1, alone)
+    assert verdicts(found)["error rate"] is Verdict.WORSE
+    found = judge(PLAN, counts(latencies(1, 100)), Counts(), 1, alone)
+    assert found.verdict is Verdict.TOO_FEW, "a step is not left by that comparison"
+    assert judge(PLAN, counts([], failed=5), counts([], failed=60), 1, alone).verdict is not Verdict.WORSE
+
+
 def test_requests_that_clients_cancel_are_nobodys_fault() -> None:
     found = judge(PLAN, counts(latencies(1, 100), cancelled=90), counts(latencies(2, 100)), 1)
     assert found.verdict is Verdict.FINE

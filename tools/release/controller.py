@@ -277,7 +277,7 @@ class Controller:
         # A controller that follows a killed one has its last look again.
         if is_due or (self._judgement is None and self.progress.looks):
             number = self.progress.looks + is_due
-            self._judgement = judge(plan, canary, stable, number)
+            self._judgement = judge(plan, canary, stable, number, self.progress.baseline)
             self._note_down(looks=number, closing=self.progress.closing or closes)
             if self._judgement.verdict is Verdict.WORSE:
                 worse = self._judgement.of(Verdict.WORSE)

@@ -93,10 +93,17 @@ def looks_at(look: int) -> int:
     return FIRST_LOOK << (look - 1)
 
 
-def judge(plan: Plan, canary: Counts, stable: Counts, look: int) -> Judgement:
-    """The findings of look 1, 2, ... of a step."""
+def judge(plan: Plan, canary: Counts, stable: Counts, look: int, alone: Counts | None = None) -> Judgement:
+    """The findings of look 1, 2, ... of a step.
+
+    Where the stable version had no requests, as may be when few users stick, errors are compared with what it did
+    `alone`: a canary that fails everything must not go on failing it for want of a comparison.
+    """
     z = critical_value((1 - plan.confidence) / (look * (look + 1)) / len(_CRITERIA))
-    findings = tuple(criterion(plan, canary, stable, z) for criterion in _CRITERIA)
+    compared = stable if stable.ended or alone is None else alone
+    findings = tuple(
+        criterion(plan, canary, compared if criterion is _errors else stable, z) for criterion in _CRITERIA
+    )
     return Judgement(findings, max(0, plan.min_requests - canary.ended), max(0, plan.min_requests - stable.ended))
 
 

@@ -89,7 +89,7 @@ def judgement_of(progress: Progress, look: Observation, earlier: Observation) ->
     canary, stable = (window(look, earlier, name) for name in (progress.target, progress.stable))
     if progress.share == 100:
         stable = progress.baseline or Counts()
-    return judge(progress.plan, canary, stable, max(1, progress.looks))
+    return judge(progress.plan, canary, stable, max(1, progress.looks), progress.baseline)
 
 
 def rows_of(look: Observation, earlier: Observation | None, weights: Weights) -> list[TargetRow]:
