@@ -234,7 +234,7 @@ def test_the_tables_fit_a_narrow_terminal(world: World) -> None:
     for _ in range(20):
         world.sleep(1)
     narrow = Console(file=io.StringIO(), width=80, highlight=False)
-    narrow.print(status_view(status.status_of(world.site, "default")))
+    narrow.print(status_view(status.status_of(world.site, "default", world.site.traffic("default"))))
     assert isinstance(narrow.file, io.StringIO)
     shown = narrow.file.getvalue()
     assert "…" not in shown
@@ -284,3 +284,26 @@ def test_a_server_that_ends_while_weights_are_taken_over_is_no_traceback(
     for result in (run("pause"), run("abort"), run("set", f"{CANARY}=5")):
         assert result.exit_code == 1
         assert result.stderr == "error: the fleet was stopped meanwhile\n"
+
+
+def test_whoever_follows_looks_at_the_same_traffic_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    looks = 0
+
+    class Page(site.MetricsPage):
+        def __init__(self, site: object, route: str) -> None:
+            made.append(route)
+
+        def observe(self) -> Observation | None:
+            return world.observe()
+
+    def interrupt(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(site, "MetricsPage", Page)
+    monkeypatch.setattr(release.time, "sleep", interrupt)
+    assert run("status", "--follow").exit_code == 0
+    assert (made, looks) == (["default"], 3)
