@@ -255,6 +255,8 @@ def test_what_a_lost_history_does_not_know_is_not_done_over_what_was_set_since(w
     steering.set_weights(world.site, {STABLE: 30.0}, None, "some back")
     world.folder.history.path.unlink()
     steering.set_weights(world.site, {STABLE: 40.0}, None, "more back")
+    with pytest.raises(ReleaseError, match=r"the weights were changed after the release of .* was through"):
+        steering.ask(world.site, "abort", "")
     assert [event.why for event in world.events()] == ["more back"]
     assert world.weights == {CANARY: 60.0, STABLE: 40.0}
 

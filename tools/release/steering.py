@@ -162,9 +162,10 @@ def _again(found: Progress, target: str, plan: str | None, at: float, site: Stee
 
 
 def _done_here(site: Steered, progress: Progress, order: Order) -> Progress:
-    """Obey an order without a controller. The lock is held."""
+    """Obey an order without a controller. The lock is held, and what a release that is over had left is settled."""
     folder, weights = site.folder, site.weights(progress.route)
-    carry_out(progress.event, weights, folder)
+    if not progress.over:
+        carry_out(progress.event, weights, folder)
     moved = moves.obeyed(progress, order, time.time())
     if progress.over and not moved.refused:
         _require_untouched(progress, weights, site)
