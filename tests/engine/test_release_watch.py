@@ -83,3 +83,19 @@ def test_without_a_file_there_is_a_problem_and_no_release(tmp_path: Path) -> Non
     release_to(tmp_path / "release.yaml", "late")
     assert watch.look()
     assert target(watch.released) == "late"
+
+
+def test_a_running_state_that_cannot_be_looked_at_is_broken_and_not_gone(start: Path, running: Path) -> None:
+    release_to(running, "canary")
+    watch = ReleaseWatch(start, running)
+    watch.look()
+    running.unlink()
+    running.symlink_to(running)
+    assert watch.look()
+    assert target(watch.released) == "canary"
+    assert f'release file "{running}" cannot be read' in watch.released.problem
+    assert not watch.look(), "nothing has changed"
+    running.unlink()
+    release_to(running, "next")
+    assert watch.look()
+    assert (target(watch.released), watch.released.problem) == ("next", "")

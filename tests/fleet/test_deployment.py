@@ -107,7 +107,7 @@ def test_a_share_that_is_no_tenth_of_a_percent_is_refused() -> None:
 
 
 def test_a_track_that_cannot_grow_to_its_size_is_refused() -> None:
-    with pytest.raises(ValidationError, match=r'"most_servers" \(2\) is under "servers" \(3\)'):
+    with pytest.raises(ValidationError, match=r'at most 2 pods of "stable" are fewer than 3, the fewest'):
         PodTrack(name=STABLE, image="i", servers=3, most_servers=2)
 
 

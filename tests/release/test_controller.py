@@ -247,6 +247,21 @@ def test_a_server_that_is_started_again_is_counted_from_the_beginning(tmp_path: 
     assert any("counting begins again" in standing.note for standing in world.shown)
 
 
+def test_a_server_of_the_canary_that_was_started_again_while_nobody_looked_ends_the_release(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def restart_at_50(world: World) -> None:
+        if world.weights.get(CANARY) == 50.0 and world.now > START + 50:
+            # Counters begin again, as they do for a controller that was away too.
+            world.restart_server()
+            world.behaviours[CANARY].restarted_at = world.now
+
+    world.on_sleep = restart_at_50
+    ended = walk(world)
+    assert (ended.stage, ended.why) == (Stage.ABORTED, f'the engine of "{CANARY}" died')
+    assert world.weights == {STABLE: 100.0}
+
+
 def test_an_engine_of_the_stable_version_that_dies_is_not_held_against_the_new_one(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.behaviours[STABLE].restarted_at = START + 5

@@ -37,6 +37,7 @@ def test_it_says_how_many_requests_are_missing() -> None:
     found = judge(PLAN, counts(latencies(1, 8)), counts(latencies(2, 43)), 1)
     assert found.verdict is Verdict.TOO_FEW
     assert (found.missing_canary, found.missing_stable) == (42, 7)
+    assert [finding.margin_unit for finding in found.findings] == ["points", "%", "%", "%", "points"]
 
 
 def test_without_any_request_there_are_too_few() -> None:
@@ -51,6 +52,15 @@ def test_a_version_that_fails_everything_is_worse_after_five_requests() -> None:
         "error rate (internal 5) 100 % against 0 %: +100 points, with confidence +"
     )
     assert found.of(Verdict.WORSE).endswith(" points or more; allowed are +1 points")
+
+
+def test_a_version_that_fails_everything_is_caught_though_the_stable_one_had_no_requests() -> None:
+    alone = counts(latencies(2, 60))
+    found = judge(PLAN, counts([], failed=5), Counts(), 1, alone)
+    assert verdicts(found)["error rate"] is Verdict.WORSE
+    found = judge(PLAN, counts(latencies(1, 100)), Counts(), 1, alone)
+    assert found.verdict is Verdict.TOO_FEW, "a step is not left by that comparison"
+    assert judge(PLAN, counts([], failed=5), counts([], failed=60), 1, alone).verdict is not Verdict.WORSE
 
 
 def test_requests_that_clients_cancel_are_nobodys_fault() -> None:
@@ -107,6 +117,7 @@ def test_streams_of_one_token_each_have_no_itl_to_judge() -> None:
     found = judge(PLAN, one_token, one_token, 1)
     assert found.verdict is Verdict.FINE
     assert found.of(Verdict.ABSENT) == "ITL p95: not judged, no stream of the canary had a second token"
+    assert [finding.margin for finding in found.findings if finding.verdict is Verdict.ABSENT] == [25.0]
     assert verdicts(found)["TTFT p95"] is Verdict.FINE
 
 

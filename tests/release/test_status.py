@@ -69,7 +69,7 @@ def test_a_target_that_had_requests_is_shown_without_a_weight_too() -> None:
 
 
 def test_before_any_request_there_is_nothing_measured(world: World) -> None:
-    found = status_of(world.site, "default")
+    found = status_of(world.site, "default", world.site.traffic("default"))
     assert (found.progress, found.judgement, found.since, found.note) == (None, None, None, "")
     assert [(row.target, row.weight, row.share, row.ttft_p95_ms) for row in found.targets] == [
         (STABLE, 100.0, None, None)
@@ -83,25 +83,27 @@ def test_a_step_without_a_controller_is_judged_and_says_how_to_go_on(world: Worl
     progress = progress.model_copy(update={"window": world.observe()})
     world.folder.save(progress)
     world.sleep(20)
-    found = status_of(world.site, "default")
+    found = status_of(world.site, "default", world.site.traffic("default"))
     assert found.note == f"no controller runs: ./ladder release start {CANARY} goes on"
     assert found.judgement is not None
     assert found.judgement.verdict is Verdict.FINE
     assert found.since == progress.window.at if progress.window else False
     with world.folder.locked():
-        assert status_of(world.site, "default").note.startswith("its controller is process ")
+        assert status_of(world.site, "default", world.site.traffic("default")).note.startswith(
+            "its controller is process "
+        )
 
 
 def test_a_server_that_is_silent_still_has_weights(world: World) -> None:
     world.answers = False
-    found = status_of(world.site, "default")
+    found = status_of(world.site, "default", world.site.traffic("default"))
     assert found.note == "the server does not answer"
     assert [(row.target, row.weight) for row in found.targets] == [(STABLE, 100.0)]
 
 
 def test_a_release_that_is_over_is_not_judged(world: World) -> None:
     world.folder.save(aborted(world.begin(PLAN), world.now, why="enough"))
-    found = status_of(world.site, "default")
+    found = status_of(world.site, "default", world.site.traffic("default"))
     assert found.judgement is None
     assert found.note == ""
     assert found.progress is not None
@@ -110,4 +112,4 @@ def test_a_release_that_is_over_is_not_judged(world: World) -> None:
 
 def test_it_can_be_written_as_json(world: World) -> None:
     world.folder.save(world.begin(PLAN))
-    assert f'"target":"{STABLE}"' in status_of(world.site, "default").model_dump_json()
+    assert f'"target":"{STABLE}"' in status_of(world.site, "default", world.site.traffic("default")).model_dump_json()

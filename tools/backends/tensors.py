@@ -15,6 +15,8 @@ import triton_python_backend_utils as pb_utils
 from tools.wire.messages import Delta, Failure, Flags, Request, Tokenize, Tokenized
 
 _LARGEST = 2**63 - 1
+# Of what a request holds, in a text that says what is wrong with it.
+_SHOWN = 40
 
 
 class TensorError(Exception):
@@ -25,7 +27,7 @@ def read_request(request: Any, key: int) -> Request:
     """A Triton request as a wire request. A batch dimension of 1 is read away. Raises TensorError."""
     stream = _flag(request, "stream") or False
     sampling = _text(request, "sampling_parameters")
-    own = request.parameters() or "{}"
+    own = request_parameters(request)
     return Request(
         key=key,
         request_id=request.request_id(),
@@ -51,6 +53,16 @@ def read_request(request: Any, key: int) -> Request:
     )
 
 
+def request_parameters(request: Any) -> str:
+    """Triton's request parameters as JSON. Raises TensorError: over HTTP Triton takes any bytes for them."""
+    try:
+        return request.parameters() or "{}"
+    except UnicodeDecodeError as error:
+        before = error.object[max(0, error.start - _SHOWN) : error.start].decode(errors="replace")
+        byte = error.object[error.start]
+        raise TensorError(f"a request parameter is not UTF-8: byte 0x{byte:02x} after {json.dumps(before)}") from None
+
+
 def read_chat(request: Any, key: int) -> tuple[Request, Tokenize | None]:
     """A request of the router, and what has to be tokenized for it: nothing for one that brings its own tokens or is
     to be embedded. As behind the other tokenizers, a prompt is repeated only on demand. Raises TensorError.
@@ -65,7 +77,7 @@ def read_chat(request: Any, key: int) -> tuple[Request, Tokenize | None]:
 
 def read_tokenize(request: Any, key: int) -> tuple[Tokenize, bool]:
     """A request of the tokenizer, and its `exclude_input_in_output`, true where it has none. Raises TensorError."""
-    message = Tokenize(key, _text(request, "messages"), _text(request, "text_input"), request.parameters() or "{}")
+    message = Tokenize(key, _text(request, "messages"), _text(request, "text_input"), request_parameters(request))
     exclude = _flag(request, "exclude_input_in_output")
     return message, True if exclude is None else exclude
 

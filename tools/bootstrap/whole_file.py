@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,8 @@ def whole_file(file: Path) -> Iterator[Path]:
     After an error or an interruption `file` is as it was before, and the temporary name is gone. Raises OSError, which
     names `file` even where Python names none, as for a disk that is full.
     """
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    # Of this thread's own: a process may write the same file from several.
+    draft = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}")
     try:
         yield draft
         draft.replace(file)

@@ -20,7 +20,6 @@ from tools.artifacts.errors import ArtifactError
 from tools.bootstrap.environments import FLEET
 from tools.bootstrap.errors import BootstrapError
 from tools.bootstrap.layout import Layout
-from tools.bootstrap.locking import try_lock
 from tools.bootstrap.preparation import prepare as prepare_environments
 from tools.cli.fleet_render import render_command
 from tools.cli.fleet_view import fleet_view
@@ -29,7 +28,7 @@ from tools.fleet.control import clear, down, status_of
 from tools.fleet.errors import FleetError
 from tools.fleet.files import FleetFiles, FleetState, known_fleets
 from tools.fleet.keeper import Keeper
-from tools.fleet.plan import MOST_SERVERS, FleetPlan, Limits, Track
+from tools.fleet.plan import MOST_IN_FLIGHT, MOST_SERVERS, FleetPlan, Limits, Track
 from tools.fleet.site import FleetSite
 from tools.fleet.weights import shares
 from tools.lint.findings import LintInputError
@@ -107,7 +106,10 @@ def up_command(
         str, typer.Option(metavar="A,B", help="Serve only these models; ensembles bring their steps.")
     ] = "",
     max_in_flight: Annotated[
-        int, typer.Option(min=1, help="Requests in flight per server, over HTTP and gRPC each; more are refused.")
+        int,
+        typer.Option(
+            min=1, max=MOST_IN_FLIGHT, help="Requests in flight per server, over HTTP and gRPC each; more are refused."
+        ),
     ] = Limits().in_flight_per_server,
     port_base: PortBaseOption = DEFAULT_PORT_BASE,
     detach: Annotated[bool, typer.Option("--detach", help="Leave the fleet running and return.")] = False,
@@ -139,6 +141,9 @@ def up_command(
         return Track(servers=servers, profile=served.profile, repositories=repositories, models=served.plan.names)
 
     try:
+        other = canary_profile is not None or bool(canary_repository)
+        if other and not canary:
+            raise FleetError("there are no canary servers to serve something else: say how many, with --canary 1")
         _require_none(FleetFiles.at(port_base, layout), port_base)
         if detach:
             _detach(port_base, layout, console)
@@ -146,9 +151,6 @@ def up_command(
         require_served_paths([layout.home])
         prepare_environments([FLEET], layout)
         stable = track(replicas, profile, repository)
-        other = canary_profile is not None or bool(canary_repository)
-        if other and not canary:
-            raise FleetError("there are no canary servers to serve something else: say how many, with --canary 1")
         challenger = track(canary, canary_profile or profile, canary_repository) if other else stable
         fleet = FleetPlan(
             port_base=port_base,
@@ -256,7 +258,7 @@ def down_command(port_base: PortBaseOption = DEFAULT_PORT_BASE) -> None:
 
 def _keep(fleet: FleetPlan, layout: Layout, console: Console) -> None:
     files = FleetFiles.at(fleet.port_base, layout)
-    lock = try_lock(files.lock)
+    lock = files.keep()
     if lock is None:
         raise FleetError(f"another ./ladder fleet up was quicker: ./ladder fleet status --port-base {fleet.port_base}")
     interrupted = threading.Event()

@@ -7,6 +7,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 from rich.console import Console
 from rich.text import Text
 
@@ -19,6 +20,13 @@ DEFAULT_PROFILE: Final = "a100-llama2-7b"
 _FAILED: Final = 1
 _USAGE: Final = 2
 _DEFAULTS: Final = Deployment()
+# By what they are in a deployment.
+_OPTIONS: Final = {
+    "canary_percent": "--canary",
+    "gateway_class": "--gateway-class",
+    "stable.image": "--image",
+    "canary.image": "--canary-image",
+}
 
 
 def render_command(
@@ -55,7 +63,7 @@ def render_command(
             return
         written = write_changed(files, out)
     except ValidationError as error:
-        _refuse(console, "; ".join(detail["msg"] for detail in error.errors()))
+        _refuse(console, "; ".join(map(_described, error.errors())))
     except (ProfileError, RenderError, OSError) as error:
         _refuse(console, str(error))
     for path in written:
@@ -70,6 +78,12 @@ def _check(diffs: list[str], console: Console) -> None:
         console.print(f"Files that differ: {len(diffs)}. Run ./ladder fleet render", style="red")
         raise typer.Exit(_FAILED)
     console.print("The rendered files are fresh.")
+
+
+def _described(detail: ErrorDetails) -> str:
+    """With the option that it is about; what is wrong with several of them says so itself."""
+    option = _OPTIONS.get(".".join(map(str, detail["loc"])))
+    return f'{option} "{detail["input"]}": {detail["msg"]}' if option else detail["msg"]
 
 
 def _refuse(console: Console, text: str) -> NoReturn:

@@ -19,7 +19,7 @@ from tools.cli.release_view import ReleaseDisplay, history_view, status_view
 from tools.cli.signals import end_in_order_on
 from tools.client.address import Protocol
 from tools.fleet.site import FleetSite
-from tools.release.controller import TAKEN_OVER_S, wait_until_in_force
+from tools.release.controller import TAKEN_OVER_S, Traffic, wait_until_in_force
 from tools.release.errors import ReleaseError, ReleaseFileError
 from tools.release.folder import Ask
 from tools.release.history import Event
@@ -95,8 +95,8 @@ def start_command(
     if ended.stage is Stage.PROMOTED:
         console.print(
             Text(
-                f'Promoted: {text_of(ended.event.after)}. "{ended.stable}" is still loaded, and ./ladder release abort '
-                "goes back to it."
+                f'Promoted: {text_of(ended.event.after)}. "{ended.stable}" is still loaded, and ./ladder release '
+                f"abort{site.option} goes back to it."
             ),
             soft_wrap=True,
         )
@@ -167,28 +167,33 @@ def status_command(
     """Show each target's weight and what it got: share, requests, latencies, errors, since the step began."""
     console = Console(highlight=False)
     site = _checked(lambda: _site(port_base, fleet=fleet))
+    traffic: dict[str, Traffic] = {}
     if as_json:
-        statuses = [status.model_dump(mode="json") for status in _checked(lambda: _statuses(site))]
+        statuses = [status.model_dump(mode="json") for status in _checked(lambda: _statuses(site, traffic))]
         typer.echo(json.dumps(statuses, indent=2, ensure_ascii=False))
         return
     if not follow:
-        console.print(_checked(lambda: _statuses_view(site)))
+        console.print(_checked(lambda: _statuses_view(site, traffic)))
         return
     try:
         with Live(console=console, auto_refresh=False) as live:
             while True:
-                live.update(_checked(lambda: _statuses_view(site)), refresh=True)
+                live.update(_checked(lambda: _statuses_view(site, traffic)), refresh=True)
                 time.sleep(_REFRESH_S)
     except KeyboardInterrupt:
         return
 
 
-def _statuses(site: Steered) -> list[RouteStatus]:
-    return [status_of(site, route) for route in site.routes]
+def _statuses(site: Steered, traffic: dict[str, Traffic]) -> list[RouteStatus]:
+    """`traffic` is by route, kept from one look to the next: what misses a look is told from what is down."""
+    for route in site.routes:
+        if route not in traffic:
+            traffic[route] = site.traffic(route)
+    return [status_of(site, route, traffic[route]) for route in site.routes]
 
 
-def _statuses_view(site: Steered) -> Group:
-    return Group(*(status_view(status) for status in _statuses(site)))
+def _statuses_view(site: Steered, traffic: dict[str, Traffic]) -> Group:
+    return Group(*(status_view(status) for status in _statuses(site, traffic)))
 
 
 def _walk(site: Steered, target: str, plan: str | None, route: str | None, console: Console) -> Progress | None:
@@ -211,8 +216,8 @@ def _tell_the_other(site: Steered, target: str, console: Console) -> None:
     progress = site.folder.progress()
     if progress is None or progress.target != target or not progress.paused:
         raise ReleaseError(
-            f"a controller is running (process {site.folder.holder()}): ./ladder release status --follow shows what it "
-            "does, ./ladder release abort ends it"
+            f"a controller is running (process {site.folder.holder()}): ./ladder release status --follow"
+            f"{site.option} shows what it does, ./ladder release abort{site.option} ends it"
         )
     console.print(Text(ask(site, "resume", "").reply), soft_wrap=True)
 
@@ -230,8 +235,7 @@ def _say_in_force(site: Steered, route: str, weights: Weights, console: Console)
     if waited is None:
         console.print(
             Text(
-                f"The router has not taken them over within {TAKEN_OVER_S:g} s: ./ladder release status and ./ladder "
-                "logs say why",
+                f"Not in force yet after {TAKEN_OVER_S:g} s: ./ladder release status{site.option} and the logs say why",
                 style="yellow",
             ),
             soft_wrap=True,

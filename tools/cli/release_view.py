@@ -98,7 +98,8 @@ def title_of(progress: Progress) -> str:
 def targets_table(rows: Sequence[TargetRow]) -> Table:
     """Weight asked, share got, users, requests, latencies and errors of each target."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("target", no_wrap=True)
+    # A long name takes several lines before a number is cut.
+    table.add_column("target", overflow="fold")
     for heading in (
         "asked\n%", "got %\n(95 %)", "users", "re-\nquests", "run-\nning", "TTFT\np95 ms", "ITL\np95 ms",
         "errors %\n(95 %)",

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.5
 
-# Path, then inode, size and time of the last change in nanoseconds; those are None where there is no file.
+# Path, then inode, size and time of the last change in nanoseconds; None for a file that cannot be looked at.
 _Signature = tuple[Path, tuple[int, int, int] | None]
 
 
@@ -56,15 +56,15 @@ class ReleaseWatch:
             await asyncio.sleep(POLL_S)
 
     def _signature(self) -> _Signature:
-        if self._running is not None and (state := _state(self._running)) is not None:
-            return self._running, state
-        return self._start, _state(self._start)
-
-
-def _state(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        # Reading it says what is the matter.
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+        for path in (self._running, self._start):
+            if path is None:
+                continue
+            try:
+                found = path.stat()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                # It may be there: whoever cannot look must not go back to the start. Reading it says what is wrong.
+                return path, None
+            return path, (found.st_ino, found.st_size, found.st_mtime_ns)
+        return self._start, None

@@ -73,13 +73,12 @@ def status_of(port_base: int, layout: Layout) -> FleetStatus | None:
 def down(port_base: int, layout: Layout, report: Callable[[str], None]) -> bool:
     """End a fleet, and clear what a killed keeper left; False when there was nothing. Raises FleetError."""
     files = FleetFiles.at(port_base, layout)
-    state = FleetState.read(files)
-    if state is None:
-        return False
-    if files.kept():
-        _end_keeper(state.keeper, files, report)
+    kept = files.kept()
+    if kept:
+        _end_keeper(files, report)
+    left = FleetState.read(files) is not None
     clear(port_base, layout, report)
-    return True
+    return kept or left
 
 
 def clear(port_base: int, layout: Layout, report: Callable[[str], None]) -> None:
@@ -95,7 +94,10 @@ def clear(port_base: int, layout: Layout, report: Callable[[str], None]) -> None
     files.state.unlink(missing_ok=True)
 
 
-def _end_keeper(keeper: int, files: FleetFiles, report: Callable[[str], None]) -> None:
+def _end_keeper(files: FleetFiles, report: Callable[[str], None]) -> None:
+    keeper = files.keeper()
+    if keeper is None:
+        raise FleetError("the fleet's keeper is just being started: ./ladder fleet down again, in a moment")
     report("requests in flight are finished first")
     with contextlib.suppress(ProcessLookupError):
         os.kill(keeper, signal.SIGTERM)

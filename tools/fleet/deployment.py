@@ -12,6 +12,7 @@ from tools.bootstrap.ports import DEFAULT_BASE
 from tools.release.observation import BLAMELESS
 from tools.rendering.environment import json_text, template_environment
 from tools.rendering.plan import ROUTER
+from tools.spec.base import failure
 from tools.spec.profile import Profile
 from tools.spec.release import TENTHS_OF_ALL, Percent, tenths
 from tools.wire import release_metrics as names
@@ -31,6 +32,11 @@ GRPC_METHODS: Final = (
     "RepositoryIndex", "ModelInfer", "ModelStreamInfer",
 )  # fmt: skip
 _RESOURCES: Final = ("models.yaml", "stable.yaml", "canary.yaml", "gateway.yaml", "metrics.yaml")
+
+
+# As Kubernetes takes them, and nothing that would be more than one value in a manifest.
+Image = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")]
+GatewayClass = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
 
 
 class _Value(BaseModel):
@@ -53,14 +59,16 @@ class PodTrack(_Value):
     """Pods of one image: between `servers` and `most_servers` of them."""
 
     name: TrackName
-    image: str
+    image: Image
     servers: Annotated[int, Field(ge=1)]
     most_servers: Annotated[int, Field(ge=1)]
 
     @model_validator(mode="after")
     def _grows(self) -> PodTrack:
         if self.most_servers < self.servers:
-            raise ValueError(f'"most_servers" ({self.most_servers}) is under "servers" ({self.servers})')
+            raise failure(
+                f'at most {self.most_servers} pods of "{self.name}" are fewer than {self.servers}, the fewest'
+            )
         return self
 
 
@@ -70,7 +78,7 @@ class Deployment(_Value):
     stable: PodTrack = PodTrack(name=STABLE, image="triton-llm-ladder:ladder", servers=2, most_servers=8)
     canary: PodTrack = PodTrack(name=CANARY, image="triton-llm-ladder:canary", servers=1, most_servers=8)
     canary_percent: Percent = 0.0
-    gateway_class: Annotated[str, Field(min_length=1)] = "eg"
+    gateway_class: GatewayClass = "eg"
 
     @property
     def weights(self) -> dict[TrackName, int]:

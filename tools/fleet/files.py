@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -9,7 +10,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tools.bootstrap.layout import Layout
-from tools.bootstrap.locking import is_held
+from tools.bootstrap.locking import is_held, try_lock
 from tools.bootstrap.whole_file import write_durably
 
 from .errors import FleetError
@@ -71,6 +72,24 @@ class FleetFiles:
     def kept(self) -> bool:
         """True while a keeper lives."""
         return is_held(self.lock)
+
+    def keep(self) -> int | None:
+        """Make this process the keeper for as long as the returned descriptor is open; None when another one is."""
+        descriptor = try_lock(self.lock)
+        if descriptor is not None:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+        return descriptor
+
+    def keeper(self) -> int | None:
+        """Process id of the keeper, or of the last one; None before it has said so.
+
+        Not the state's: a new keeper finds there the one that was killed before it.
+        """
+        try:
+            return int(self.lock.read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            return None
 
 
 class ProcessState(BaseModel):

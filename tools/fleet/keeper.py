@@ -5,6 +5,7 @@ Every server and the proxy has a supervisor of its own, whose lifeline is this p
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import threading
@@ -15,6 +16,7 @@ from typing import Final
 
 import httpx
 
+from tools.bootstrap.failures import describe
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.processes import isolated
 from tools.client.address import Protocol
@@ -47,12 +49,13 @@ class Keeper:
         self._fleet = fleet
         self._layout = layout
         self._files = FleetFiles.at(fleet.port_base, layout)
-        self._tell = tell
+        self._tell = _undisturbed(tell)
+        self._unwritten = False
         self._started = time.time()
         self._admin = ""
         self._written: FleetState | None = None
         self._servers = [self._server(member) for member in fleet.members]
-        self._proxy = KeptProcess("envoy", self._launch_proxy, self._make_proxy_ready, tell)
+        self._proxy = KeptProcess("envoy", self._launch_proxy, self._make_proxy_ready, self._tell)
         self._program = proxy.binary(layout)
 
     def run(self, interrupted: threading.Event) -> None:
@@ -65,7 +68,7 @@ class Keeper:
             if not interrupted.is_set():
                 self._tell(f"Serving: {addresses(self._fleet)}.")
             while not interrupted.wait(_POLL_S):
-                self._write()
+                self._write_if_possible()
         finally:
             self._stop(interrupted)
 
@@ -178,6 +181,27 @@ class Keeper:
         if state != self._written:
             state.write(self._files)
             self._written = state
+
+    def _write_if_possible(self) -> None:
+        """Servers that run are not ended for a state that a full disk does not take: it is tried again."""
+        try:
+            self._write()
+        except OSError as error:
+            if not self._unwritten:
+                self._tell(f"the fleet goes on, but its state cannot be written: {describe(error)}")
+            self._unwritten = True
+        else:
+            self._unwritten = False
+
+
+def _undisturbed(tell: Tell) -> Tell:
+    """A log on a full disk, or a reader that hung up, must not end a thread that keeps a server."""
+
+    def say(line: str) -> None:
+        with contextlib.suppress(OSError):
+            tell(line)
+
+    return say
 
 
 def addresses(fleet: FleetPlan) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tools.client.address import Protocol, ServerAddress
+from tools.spec.base import failure
 
 TrackName = Literal["stable", "canary"]
 STABLE: Final[TrackName] = "stable"
@@ -16,6 +17,8 @@ CANARY: Final[TrackName] = "canary"
 # Server number n listens from n times this above the fleet's own ports.
 PORT_STEP: Final = 10
 MOST_SERVERS: Final = 16
+# Of one server. Envoy counts those of a track in 32 bits.
+MOST_IN_FLIGHT: Final = 1_000_000
 
 
 class _Value(BaseModel):
@@ -29,7 +32,7 @@ class Limits(_Value):
     `answer_s` bounds requests that do not stream.
     """
 
-    in_flight_per_server: Annotated[int, Field(ge=1)] = 256
+    in_flight_per_server: Annotated[int, Field(ge=1, le=MOST_IN_FLIGHT)] = 256
     errors_to_eject: Annotated[int, Field(ge=1)] = 5
     ejection_s: Annotated[int, Field(ge=1)] = 5
     retry_after_s: Annotated[int, Field(ge=1)] = 1
@@ -111,14 +114,14 @@ class FleetPlan(_Value):
     @model_validator(mode="after")
     def _canary_can_stand_in(self) -> FleetPlan:
         if self.canary is not None and self.probe not in self.canary.models:
-            raise ValueError(f'the canary servers have no model "{self.probe}", which the stable ones have: add it')
+            raise failure(f'the canary servers have no model "{self.probe}", which the stable ones have: add it')
         return self
 
     @model_validator(mode="after")
     def _ports_exist(self) -> FleetPlan:
         highest = self.port_base + PORT_STEP * len(list(self.members)) + 2
         if highest > 65535:
-            raise ValueError(f"the last server would listen on port {highest}: choose a lower port base")
+            raise failure(f"the last server would listen on port {highest}: choose a lower port base")
         return self
 
     @property

@@ -81,6 +81,7 @@ class Controller:
         traffic: Traffic,
         candidate: Candidate,
         show: Callable[[Standing], None],
+        option: str = "",
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         background: Callable[[Callable[[], Any]], Task] = Background,
@@ -91,6 +92,8 @@ class Controller:
         self._traffic = traffic
         self._candidate = candidate
         self._show = show
+        # See `Steered.option`.
+        self._option = option
         self._now = now
         self._sleep = sleep
         self._background = background
@@ -145,8 +148,8 @@ class Controller:
         if not same(found, expected):
             raise ReleaseError(
                 f'the weights of route "{self.progress.route}" are {text_of(found)}, and this release has set '
-                f"{text_of(expected)}: somebody else changed them, so they are left alone. ./ladder release abort goes "
-                f"back to {text_of(self.progress.before)}"
+                f"{text_of(expected)}: somebody else changed them, so they are left alone. ./ladder release "
+                f"abort{self._option} goes back to {text_of(self.progress.before)}"
             )
 
     # Before the first request
@@ -212,7 +215,12 @@ class Controller:
                 window(look, self.progress.window, name) for name in (self.progress.target, self.progress.stable)
             )
         except ValueError:
-            self._begin_again(look, "the server was started again")
+            # Of several servers it may be the canary's, and a controller that was away has not seen it go.
+            if self.progress.has_weight and _restarts(look, self.progress.window, self.progress.target):
+                why = f'the engine of "{self.progress.target}" died'
+                self._go(moves.aborted(self.progress, self._now(), why=why))
+            else:
+                self._begin_again(look, "the server was started again")
             return
         if self.progress.has_weight and (death := self._death(look, canary)):
             self._go(moves.aborted(self.progress, self._now(), why=death))
@@ -269,7 +277,7 @@ class Controller:
         # A controller that follows a killed one has its last look again.
         if is_due or (self._judgement is None and self.progress.looks):
             number = self.progress.looks + is_due
-            self._judgement = judge(plan, canary, stable, number)
+            self._judgement = judge(plan, canary, stable, number, self.progress.baseline)
             self._note_down(looks=number, closing=self.progress.closing or closes)
             if self._judgement.verdict is Verdict.WORSE:
                 worse = self._judgement.of(Verdict.WORSE)

@@ -93,10 +93,17 @@ def looks_at(look: int) -> int:
     return FIRST_LOOK << (look - 1)
 
 
-def judge(plan: Plan, canary: Counts, stable: Counts, look: int) -> Judgement:
-    """The findings of look 1, 2, ... of a step."""
+def judge(plan: Plan, canary: Counts, stable: Counts, look: int, alone: Counts | None = None) -> Judgement:
+    """The findings of look 1, 2, ... of a step.
+
+    Where the stable version had no requests, as may be when few users stick, errors are compared with what it did
+    `alone`: a canary that fails everything must not go on failing it for want of a comparison.
+    """
     z = critical_value((1 - plan.confidence) / (look * (look + 1)) / len(_CRITERIA))
-    findings = tuple(criterion(plan, canary, stable, z) for criterion in _CRITERIA)
+    compared = stable if stable.ended or alone is None else alone
+    findings = tuple(
+        criterion(plan, canary, compared if criterion is _errors else stable, z) for criterion in _CRITERIA
+    )
     return Judgement(findings, max(0, plan.min_requests - canary.ended), max(0, plan.min_requests - stable.ended))
 
 
@@ -105,7 +112,9 @@ def _errors(plan: Plan, canary: Counts, stable: Counts, z: float) -> Finding:
     rates = [100 * counts.failed / counts.ended if counts.ended else None for counts in (canary, stable)]
     enough = min(canary.ended, stable.ended) >= plan.min_requests
     if canary.ended < FIRST_LOOK or rates[0] is None or rates[1] is None:
-        return Finding("error rate", Verdict.TOO_FEW, "%", detail="too few requests", margin=margin)
+        return Finding(
+            "error rate", Verdict.TOO_FEW, "%", detail="too few requests", margin=margin, margin_unit="points"
+        )
     change = rates[0] - rates[1]
     least = 100 * least_rise((canary.failed, stable.failed), (canary.ended, stable.ended), z)
     reasons = ", ".join(f"{name} {count}" for name, count in sorted(canary.errors.items()))
@@ -128,17 +137,8 @@ def _latency(
     z: float,
 ) -> Finding:  # fmt: skip
     (canary_counts, canary_times), (stable_counts, stable_times) = canary, stable
-    both = (("canary", canary_counts), ("stable version", stable_counts))
-    if min(counts.ended for _, counts in both) >= plan.min_requests:
-        for name, counts in both:
-            if not counts.streams:
-                return Finding(criterion, Verdict.ABSENT, "s", detail=f"not judged, the {name} had no streamed request")
-    if min(counts.streams for _, counts in both) >= plan.min_requests:
-        for (name, _), times in zip(both, (canary_times, stable_times), strict=True):
-            if not times.total:
-                return Finding(
-                    criterion, Verdict.ABSENT, "s", detail=f"not judged, no stream of the {name} had a second token"
-                )
+    if untimed := _untimed(plan, canary, stable):
+        return Finding(criterion, Verdict.ABSENT, "s", detail=f"not judged, {untimed}", margin=margin)
     # Steps of one stream hang together, so that a stream counts once, however many steps it has.
     sizes = min(canary_counts.streams, canary_times.total), min(stable_counts.streams, stable_times.total)
     if min(sizes) < plan.min_requests:
@@ -149,6 +149,19 @@ def _latency(
         criterion, _verdict(change, least, margin), "s", quantile(canary_times, _QUANTILE),
         quantile(stable_times, _QUANTILE), change, least, margin, "%",
     )  # fmt: skip
+
+
+def _untimed(plan: Plan, canary: tuple[Counts, Histogram], stable: tuple[Counts, Histogram]) -> str:
+    """Why there is nothing to compare, however long one waits; empty when there is, or may be."""
+    targets = (("canary", *canary), ("stable version", *stable))
+    enough_ended = all(counts.ended >= plan.min_requests for _, counts, _ in targets)
+    enough_streams = all(counts.streams >= plan.min_requests for _, counts, _ in targets)
+    for name, counts, times in targets:
+        if enough_ended and not counts.streams:
+            return f"the {name} had no streamed request"
+        if enough_streams and not times.total:
+            return f"no stream of the {name} had a second token"
+    return ""
 
 
 def _output_length(plan: Plan, canary: Counts, stable: Counts, z: float) -> Finding:
@@ -176,7 +189,9 @@ def _finish_reasons(plan: Plan, canary: Counts, stable: Counts, z: float) -> Fin
     margin = plan.margins.finish_reasons_points
     totals = sum(canary.finished.values()), sum(stable.finished.values())
     if min(totals) < plan.min_requests:
-        return Finding("finish reasons", Verdict.TOO_FEW, "%", detail="too few answers", margin=margin)
+        return Finding(
+            "finish reasons", Verdict.TOO_FEW, "%", detail="too few answers", margin=margin, margin_unit="points"
+        )
     reasons = sorted({*canary.finished, *stable.finished})
     # Each reason, both ways.
     z = critical_value(_error_of(z) / (2 * len(reasons)))

@@ -19,8 +19,8 @@ def begun(route: str, target: str, plan: Plan, before: Weights, *, at: float, wh
     """
     if before.get(target):
         raise ReleaseError(
-            f'"{target}" has {before[target]:g} % of route "{route}" already: take it off first, with '
-            f"./ladder release set (now: {text_of(before)})"
+            f'"{target}" has {before[target]:g} % of route "{route}" already: set its weight to 0 first '
+            f"(now: {text_of(before)})"
         )
     before = {name: weight for name, weight in before.items() if weight}
     stable = heaviest_but(before, target)
@@ -125,7 +125,7 @@ def _refusal(progress: Progress, order: Order) -> str:
     if progress.stage is Stage.ABORTED:
         return f"{release} was aborted already ({progress.why})"
     if progress.stage is Stage.PROMOTED and order.ask != "abort":
-        return f"{release} is through; ./ladder release abort would take it back"
+        return f"{release} is through: all that can be asked of it is an abort, which takes it back"
     if order.ask == "pause" and progress.paused:
         return f"{release} is paused already ({progress.why})"
     if order.ask == "resume" and not progress.paused:

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tools.bootstrap.locking import is_held
 
+from .controller import Traffic
 from .intervals import critical_value, quantile, wilson
 from .judgement import Judgement, judge
 from .observation import Counts, Observation, window
@@ -57,12 +58,12 @@ class RouteStatus(BaseModel):
     note: str = ""
 
 
-def status_of(site: Steered, route: str) -> RouteStatus:
-    """The route's status. Raises ReleaseError and ReleaseFileError."""
+def status_of(site: Steered, route: str, traffic: Traffic) -> RouteStatus:
+    """The route's status; whoever asks again gives the same `traffic`. Raises ReleaseError and ReleaseFileError."""
     weights = site.weights(route).read()
     found = site.folder.progress()
     progress = found if found is not None and found.route == route else None
-    look = site.traffic(route).observe()
+    look = traffic.observe()
     if look is None:
         rows = [TargetRow(target=name, weight=weight) for name, weight in weights.items()]
         return RouteStatus(route=route, targets=rows, progress=progress, note="the server does not answer")
@@ -89,7 +90,7 @@ def judgement_of(progress: Progress, look: Observation, earlier: Observation) ->
     canary, stable = (window(look, earlier, name) for name in (progress.target, progress.stable))
     if progress.share == 100:
         stable = progress.baseline or Counts()
-    return judge(progress.plan, canary, stable, max(1, progress.looks))
+    return judge(progress.plan, canary, stable, max(1, progress.looks), progress.baseline)
 
 
 def rows_of(look: Observation, earlier: Observation | None, weights: Weights) -> list[TargetRow]:

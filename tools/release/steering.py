@@ -39,7 +39,7 @@ def start(
     found = folder.progress()
     at = time.time()
     if found is not None and not found.over:
-        progress = _again(found, target, plan, at)
+        progress = _again(found, target, plan, at, site)
     else:
         chosen = load_plan(plan or DEFAULT_PLAN)
         name = site.route_name(route)
@@ -54,6 +54,7 @@ def start(
         traffic=site.traffic(progress.route),
         candidate=site.candidate,
         show=show,
+        option=site.option,
     )
 
 
@@ -69,7 +70,7 @@ def ask(site: Steered, what: Ask, why: str, *, all_the_way: bool = False) -> Pro
                 settle(site)
                 progress = folder.progress()
                 if progress is None:
-                    raise ReleaseError("no release was begun here: ./ladder release start MODEL:VERSION begins one")
+                    raise ReleaseError(f"no release was begun here: ./ladder release start{site.option} begins one")
                 return _accepted(progress if progress.order == order.id else _done_here(site, progress, order))
         # In this order: an order that is gone has been answered, unless somebody else's was written over it.
         waiting = folder.order()
@@ -94,13 +95,14 @@ def set_weights(site: Steered, given: Mapping[str, float], route: str | None, wh
     with folder.locked() as ours:
         if not ours:
             raise ReleaseError(
-                f"a release is under way (process {folder.holder()}): ./ladder release abort or pause it first"
+                f"a release is under way (process {folder.holder()}): ./ladder release abort{site.option} ends it"
             )
         settle(site)
         progress = folder.progress()
         if progress is not None and not progress.over:
             raise ReleaseError(
-                f'the release of "{progress.target}" is not finished ({progress.title}): ./ladder release abort ends it'
+                f'the release of "{progress.target}" is not finished ({progress.title}): ./ladder release '
+                f"abort{site.option} ends it"
             )
         name = site.route_name(route)
         weights = site.weights(name)
@@ -145,27 +147,28 @@ def go_on(progress: Progress, site: Steered) -> str:
     )
 
 
-def _again(found: Progress, target: str, plan: str | None, at: float) -> Progress:
+def _again(found: Progress, target: str, plan: str | None, at: float, site: Steered) -> Progress:
     if found.target != target:
         raise ReleaseError(
             f'the release of "{found.target}" is not finished ({found.title}): go on with ./ladder release start '
-            f"{found.target}, or end it with ./ladder release abort"
+            f"{found.target}{site.option}, or end it with ./ladder release abort{site.option}"
         )
     if plan is not None and load_plan(plan) != found.plan:
         raise ReleaseError(
             f'the release of "{target}" goes on by the plan it was begun with: leave out --plan, or end it with '
-            "./ladder release abort and begin again"
+            f"./ladder release abort{site.option} and begin again"
         )
     return moves.resumed(found, at, who=who()) if found.paused else found
 
 
 def _done_here(site: Steered, progress: Progress, order: Order) -> Progress:
-    """Obey an order without a controller. The lock is held."""
+    """Obey an order without a controller. The lock is held, and what a release that is over had left is settled."""
     folder, weights = site.folder, site.weights(progress.route)
-    carry_out(progress.event, weights, folder)
+    if not progress.over:
+        carry_out(progress.event, weights, folder)
     moved = moves.obeyed(progress, order, time.time())
     if progress.over and not moved.refused:
-        _require_untouched(progress, weights)
+        _require_untouched(progress, weights, site)
         if progress.stage is Stage.PROMOTED:
             site.candidate.require_ready(progress.stable)
     folder.save(moved)
@@ -173,12 +176,12 @@ def _done_here(site: Steered, progress: Progress, order: Order) -> Progress:
     return moved
 
 
-def _require_untouched(progress: Progress, weights: RouteWeights) -> None:
+def _require_untouched(progress: Progress, weights: RouteWeights, site: Steered) -> None:
     found = weights.read()
     if not same(found, progress.event.after):
         raise ReleaseError(
             f'the weights were changed after the release of "{progress.target}" was through ({text_of(found)}): set '
-            "what you want with ./ladder release set"
+            f"what you want with ./ladder release set{site.option}"
         )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,7 +83,8 @@ def _link(target: Path, link: Path) -> None:
 
 
 def _draft(path: Path) -> Path:
+    """A name of this thread's own: a fleet starts its servers side by side."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")
     draft.unlink(missing_ok=True)
     return draft

@@ -18,7 +18,7 @@ from tools.backends.logs import log_to_triton
 from tools.backends.model_config import ModelConfig
 from tools.backends.router.attempts import Stream
 from tools.backends.router.router import Router
-from tools.backends.tensors import RoutedOutlet, TensorError, read_chat, refuse
+from tools.backends.tensors import RoutedOutlet, TensorError, read_chat, refuse, request_parameters
 from tools.backends.unloading import UnloadWatch, take_out_of_service
 
 log = logging.getLogger(__name__)
@@ -46,10 +46,10 @@ class TritonPythonModel:
         for request in requests:
             try:
                 wire, tokenize = read_chat(request, self._router.next_key())
+                parameters = json.loads(request_parameters(request))
             except TensorError as error:
                 refuse(request, error)
                 continue
-            parameters = json.loads(request.parameters() or "{}")
             self._router.submit(Stream(wire, RoutedOutlet(request, wire), parameters, arrived), tokenize)
 
     def finalize(self) -> None:
