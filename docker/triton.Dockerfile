@@ -13,7 +13,7 @@ WORKDIR /build
 COPY tools tools
 RUN python3 -m pip install --no-cache-dir --only-binary :all: --target /packages \
         --constraint tools/bootstrap/locks/engine.txt \
-        grpcio jinja2 packaging protobuf pydantic pyyaml rich safetensors tritonclient typer && \
+        grpcio jinja2 msgspec packaging protobuf pydantic pyyaml rich safetensors tritonclient typer && \
     PYTHONPATH=/packages python3 -m tools.cli render --profile "${PROFILE}" --out /rendered
 
 FROM triton

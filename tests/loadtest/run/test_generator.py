@@ -72,7 +72,7 @@ class Case:
 
 
 def run(*users: gevent.Greenlet) -> None:
-    gevent.joinall(users, raise_error=True, timeout=20)
+    gevent.joinall(users, raise_error=True, timeout=120)
     assert all(user.ready() for user in users)
 
 
