@@ -162,14 +162,24 @@ def test_a_broken_file_changes_nothing_and_is_seen(server: RouterServer) -> None
 
 def test_a_shadow_changes_no_answer(server: RouterServer) -> None:
     server.all_to(STABLE, f"  shadow: {{model: {CANARY}, version: 1, share: 100}}\n")
-    compared = server.counted("ladder_release_shadow_compared_total", CANARY)
     different = server.counted("ladder_release_shadow_differences_total", CANARY)
-    for _ in range(4):
+    wanted = server.counted("ladder_release_shadow_requests_total", CANARY) + 4
+
+    def answered_and_copied() -> bool:
         with server.stream(tokens=3) as responses:
             found, error = outcome(responses)
         assert error is None
         assert (text_of(found), found[0]["served_model"]) == ("one two three ", [STABLE])
-    metric_settles(server, compared + 4, "ladder_release_shadow_compared_total", CANARY)
+        return server.counted("ladder_release_shadow_requests_total", CANARY) >= wanted
+
+    # The weights are those of before, so nothing tells from when on the shadow is in force.
+    wait_until(answered_and_copied)
+    wait_until(
+        lambda: (
+            server.counted("ladder_release_shadow_compared_total", CANARY)
+            == server.counted("ladder_release_shadow_requests_total", CANARY)
+        )
+    )
     assert server.counted("ladder_release_shadow_differences_total", CANARY) == different
 
 
