@@ -37,7 +37,7 @@ BASE = 18534
 ENDLESS = 1000
 PICKS = 20_000
 SOAK_STREAMS = 200
-SOAK_S = float(os.environ.get("LADDER_SOAK_S", "30"))
+SOAK_S = float(os.environ.get("LADDER_SOAK_S", "15"))
 # What an allocator keeps of the largest moment; a leak of a stream's state is some kilobytes a request.
 SOAK_GROWTH = 12 * 2**20
 
