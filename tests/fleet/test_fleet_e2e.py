@@ -27,7 +27,7 @@ from tools.release.progress import Progress, Stage
 from tools.rendering.plan import ENSEMBLES, rendered_files
 from tools.spec.loading import load_profile
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(300)]
 
 ABORTED = 3
 LAYOUT = Layout.of_this_checkout()

@@ -23,7 +23,7 @@ from tools.reporting.session import Order, make_report
 from tools.reporting.settings import Settings
 from tools.reporting.walk import Serve
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(300)]
 
 LAYOUT = Layout.of_this_checkout()
 

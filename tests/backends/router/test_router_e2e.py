@@ -41,7 +41,7 @@ SOAK_S = float(os.environ.get("LADDER_SOAK_S", "15"))
 # What an allocator keeps of the largest moment; a leak of a stream's state is some kilobytes a request.
 SOAK_GROWTH = 12 * 2**20
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300 + SOAK_S)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(300 + SOAK_S)]
 
 
 @pytest.fixture(scope="module")
