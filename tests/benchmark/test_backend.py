@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from tools.benchmark.backend import BackendReport, BackendSettings, _measure, backend_figures
+from tools.benchmark.backend import BackendReport, _measure, backend_figures
 from tools.benchmark.machine import Machine
+from tools.benchmark.mock_load import MockSettings
 from tools.benchmark.workload import Load, Tally
 
-SETTINGS = BackendSettings(profile="cpu-smollm2", streams=(1, 16), tokens=100, step_s=0.0, seconds=2.0, repeats=3)
+SETTINGS = MockSettings(profile="cpu-smollm2", streams=(1, 16), tokens=100, step_s=0.0, seconds=2.0, repeats=3)
 MACHINE = Machine(
     cpu="AMD EPYC",
     cores=2,

@@ -6,10 +6,11 @@ import pytest
 
 from tests.benchmark.test_backend import MACHINE
 from tools.benchmark import router
-from tools.benchmark.router import RouterReport, RouterSettings, measure_rows, measure_ttft, router_figures
+from tools.benchmark.mock_load import MockSettings
+from tools.benchmark.router import RouterReport, measure_rows, measure_ttft, router_figures
 from tools.benchmark.workload import Load, Tally
 
-SETTINGS = RouterSettings(profile="cpu-smollm2", streams=(8, 32), tokens=100, step_s=0.007, seconds=2.0, repeats=3)
+SETTINGS = MockSettings(profile="cpu-smollm2", streams=(8, 32), tokens=100, step_s=0.007, seconds=2.0, repeats=3)
 
 
 class Side:

@@ -10,9 +10,10 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from tools.benchmark.backend import BackendReport, BackendRow, BackendSettings
+from tools.benchmark.backend import BackendReport, BackendRow
 from tools.benchmark.errors import BenchmarkError
 from tools.benchmark.machine import Machine
+from tools.benchmark.mock_load import MockSettings
 from tools.benchmark.overhead import OverheadReport, OverheadRow, OverheadSettings
 from tools.benchmark.spread import Spread
 from tools.cli import bench
@@ -36,11 +37,11 @@ def run(app: typer.Typer, *arguments: str) -> Result:
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[BackendSettings]:
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[MockSettings]:
     """What `bench backend` was asked to measure; nothing is started."""
-    asked: list[BackendSettings] = []
+    asked: list[MockSettings] = []
 
-    def bench_backend(profile: object, settings: BackendSettings, *_: object) -> BackendReport:
+    def bench_backend(profile: object, settings: MockSettings, *_: object) -> BackendReport:
         asked.append(settings)
         spread = Spread.of([1000.0])
         costs = dict.fromkeys(("stub", "server", "engine", "client"), spread)
@@ -61,11 +62,11 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[BackendSettings]:
     return asked
 
 
-def test_the_options_become_settings(app: typer.Typer, measured: list[BackendSettings]) -> None:
+def test_the_options_become_settings(app: typer.Typer, measured: list[MockSettings]) -> None:
     result = run(app, "backend", "--streams", "8, 64,8", "--tokens", "50", "--step-ms", "2.5", "--repeats", "5")
     assert result.exit_code == 0, result.output
     assert measured == [
-        BackendSettings(profile="cpu-smollm2", streams=(8, 64), tokens=50, step_s=0.0025, seconds=3.0, repeats=5)
+        MockSettings(profile="cpu-smollm2", streams=(8, 64), tokens=50, step_s=0.0025, seconds=3.0, repeats=5)
     ]
     assert "tokens per response" in result.stdout
     assert "AMD EPYC, 2 cores" in result.stdout
@@ -78,7 +79,7 @@ def test_streams_that_are_no_numbers_are_wrong_usage(app: typer.Typer, streams: 
     assert "is no list of whole numbers above 0" in " ".join(result.output.split())
 
 
-def test_json_goes_to_stdout_and_to_a_file(app: typer.Typer, measured: list[BackendSettings], tmp_path: Path) -> None:
+def test_json_goes_to_stdout_and_to_a_file(app: typer.Typer, measured: list[MockSettings], tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
     result = run(app, "backend", "--json", "--out", str(out))
     assert BackendReport.model_validate_json(result.stdout).settings == measured[0]
@@ -86,7 +87,7 @@ def test_json_goes_to_stdout_and_to_a_file(app: typer.Typer, measured: list[Back
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_markdown_is_what_the_readme_quotes(app: typer.Typer, measured: list[BackendSettings]) -> None:
+def test_markdown_is_what_the_readme_quotes(app: typer.Typer, measured: list[MockSettings]) -> None:
     result = run(app, "backend", "--markdown", "--streams", "1")
     assert result.stdout.startswith("**Backend with a mock engine: throughput**\n\n| streams | tokens/s |")
     assert "AMD EPYC, 2 cores" in result.stdout
@@ -102,7 +103,7 @@ def test_markdown_is_what_the_readme_quotes(app: typer.Typer, measured: list[Bac
 def test_what_goes_wrong_is_one_line_and_exit_code_1(
     app: typer.Typer,
     monkeypatch: pytest.MonkeyPatch,
-    measured: list[BackendSettings],
+    measured: list[MockSettings],
     arguments: tuple[str, ...],
     error: Exception | None,
     text: str,

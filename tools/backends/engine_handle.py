@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections.abc import Callable, Sequence
 
-from tools.wire.launch import AdapterName, EngineLaunch
+from tools.wire.launch import AdapterName
 from tools.wire.messages import (
     Cancel,
     Delta,
@@ -54,16 +54,7 @@ class EngineHandle:
         with_metrics = config.parameters.get("REPORT_CUSTOM_METRICS", "false").strip().lower() == "true"
         self._metrics = ServedMetrics(config.name, config.version) if with_metrics else None
         self._delivery = Delivery(_SENDERS, lambda key: self.send(Cancel([key])))
-        launch = EngineLaunch(
-            adapter=adapter,
-            model=config.name,
-            version=config.version,
-            socket="",
-            model_directory=str(config.directory),
-            arguments=dict(config.arguments),
-            parameters=dict(config.parameters),
-            metrics=with_metrics,
-        )
+        launch = config.launch(adapter, metrics=with_metrics)
         self._restarts = 0
         self._supervisor = Supervisor(config.place(), launch, config.engine_environment(), self, patience)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.wire.launch import AdapterName
+from tools.wire.launch import AdapterName, EngineLaunch
 
 from .supervisor import Place
 
@@ -60,6 +60,32 @@ class ModelConfig:
     def adapter(self, own: AdapterName) -> AdapterName:
         """The backend's own adapter, or the mock that tests and benches name with ENGINE_ADAPTER in config.pbtxt."""
         return "mock" if self.parameters.get("ENGINE_ADAPTER") == "mock" else own
+
+    def launch(self, adapter: AdapterName, *, metrics: bool = False) -> EngineLaunch:
+        """What the model's engine is told at its start."""
+        return EngineLaunch(
+            adapter=adapter,
+            model=self.name,
+            version=self.version,
+            socket="",
+            model_directory=str(self.directory),
+            arguments=dict(self.arguments),
+            parameters=dict(self.parameters),
+            metrics=metrics,
+        )
+
+    def require_decoupled(self) -> None:
+        """Raises ValueError for a model that could not stream."""
+        if not self.decoupled:
+            raise ValueError(
+                f'"{self.name}" streams its answers: write model_transaction_policy {{ decoupled: true }} in '
+                "config.pbtxt"
+            )
+
+    def require_unbatched(self, why: str) -> None:
+        """Raises ValueError for a model whose requests Triton would batch; `why` it must not, as in "because ..."."""
+        if self.max_batch_size:
+            raise ValueError(f'"{self.name}" has max_batch_size {self.max_batch_size}: write 0, {why}')
 
     def place(self) -> Place:
         """Where this model's engine runs; ENGINE_PYTHON in config.pbtxt gives a model an interpreter of its own."""

@@ -16,37 +16,17 @@ from pydantic import BaseModel, ConfigDict
 from tools.bootstrap.layout import Layout
 from tools.client.address import Protocol
 from tools.client.server_info import ServerInfo
-from tools.serving.server import Server
 from tools.spec.profile import Profile
 
-from .child import Child
-from .cpu_time import ROLES, processes_by_role
+from .cpu_time import ROLES
 from .deployment import Report, flood_process, serving
 from .figures import Figures, FigureTable
 from .machine import Machine
+from .mock_load import WARM_UP_S, MockSettings, measure_with
+from .pairs import Measure
 from .repository import vllm_model, write_mock_model
-from .running import RunningInstance
 from .spread import Spread
-from .workload import Load, ServedLoad, Tally
-
-# Enough that one connection's flow control does not hold the others back, few enough to cost next to nothing.
-_CONNECTIONS = 8
-_WARM_UP_S = 0.5
-# The server's own deadline for a request is the profile's; this one only ends what hangs.
-_PATIENCE_S = 120.0
-
-
-class BackendSettings(BaseModel):
-    """`step_s` is the time between two steps of the engine, 0 for as fast as it can; `tokens` are per request."""
-
-    model_config = ConfigDict(frozen=True)
-
-    profile: str
-    streams: tuple[int, ...]
-    tokens: int
-    step_s: float
-    seconds: float
-    repeats: int
+from .workload import Load, Tally
 
 
 class BackendRow(BaseModel):
@@ -68,12 +48,12 @@ class BackendReport(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     machine: Machine
-    settings: BackendSettings
+    settings: MockSettings
     rows: tuple[BackendRow, ...]
 
 
 def bench_backend(
-    profile: Profile, settings: BackendSettings, layout: Layout, report: Report, port_base: int | None = None
+    profile: Profile, settings: MockSettings, layout: Layout, report: Report, port_base: int | None = None
 ) -> BackendReport:
     """Serve the mock and measure it. `report` gets each step.
 
@@ -90,25 +70,14 @@ def bench_backend(
         ):
             with ServerInfo.at(server.address.endpoint(Protocol.GRPC)) as info:
                 machine = Machine.here(info.metadata().version)
-            rows = _measure(settings, lambda load: _tally(flood, server, model, load), report)
+            rows = _measure(settings, measure_with(flood, server, model), report)
     return BackendReport(machine=machine, settings=settings, rows=rows)
 
 
-def _tally(flood: Child, server: Server | RunningInstance, model: str, load: Load) -> Tally:
-    order = ServedLoad(
-        load=load,
-        port=server.address.grpc_port,
-        model=model,
-        connections=_CONNECTIONS,
-        processes=processes_by_role(server.instance.id),
-    )
-    return flood.measure(order, load.seconds + _PATIENCE_S)
-
-
-def _measure(settings: BackendSettings, measure: Callable[[Load], Tally], report: Report) -> tuple[BackendRow, ...]:
+def _measure(settings: MockSettings, measure: Measure, report: Report) -> tuple[BackendRow, ...]:
     tallies: defaultdict[int, list[Tally]] = defaultdict(list)
     report("warming up")
-    measure(Load(streams=max(settings.streams), tokens=settings.tokens, seconds=_WARM_UP_S))
+    measure(Load(streams=max(settings.streams), tokens=settings.tokens, seconds=WARM_UP_S))
     # Repeats are the outer loop: what else the machine does meanwhile then falls on every concurrency alike.
     for repeat in range(1, settings.repeats + 1):
         for streams in settings.streams:

@@ -35,10 +35,6 @@ class Bandwidth(BaseModel):
     copy_bytes_per_s: float
     spread: float
 
-    def least_tpot_ms(self, weights_bytes: int) -> float:
-        """Time to read the weights once, in milliseconds."""
-        return weights_bytes / self.read_bytes_per_s * 1e3
-
 
 def measured_bandwidth(gib: float, layout: Layout, variables: Mapping[str, str]) -> Bandwidth:
     """Raises BenchmarkError when it cannot be measured."""

@@ -18,38 +18,20 @@ from tools.bootstrap.layout import Layout
 from tools.client.address import Protocol
 from tools.client.server_info import ServerInfo
 from tools.rendering.plan import ROUTER
-from tools.serving.server import Server
 from tools.spec.profile import Profile
 
-from .child import Child
-from .cpu_time import ENGINE, SERVER, STUBS, processes_by_role
+from .cpu_time import ENGINE, SERVER, STUBS
 from .deployment import Report, flood_process, serving
 from .figures import Figures, FigureTable
 from .machine import Machine
+from .mock_load import WARM_UP_S, MockSettings, measure_with
 from .pairs import Measure, by_turns
 from .repository import vllm_model, write_mock_model, write_router
-from .running import RunningInstance
 from .spread import Spread
-from .workload import Load, ServedLoad, Tally
+from .workload import Load, Tally
 
-_CONNECTIONS = 8
-_PATIENCE_S = 120.0
 _PAUSE_S = 0.1
-_WARM_UP_S = 0.5
 _TTFT_TOKENS = 2
-
-
-class RouterSettings(BaseModel):
-    """`step_s` is the time between two steps of the engine, `tokens` are per request where throughput is measured."""
-
-    model_config = ConfigDict(frozen=True)
-
-    profile: str
-    streams: tuple[int, ...]
-    tokens: int
-    step_s: float
-    seconds: float
-    repeats: int
 
 
 class RouterTtft(BaseModel):
@@ -81,13 +63,13 @@ class RouterReport(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     machine: Machine
-    settings: RouterSettings
+    settings: MockSettings
     ttft: RouterTtft
     rows: tuple[RouterRow, ...]
 
 
 def bench_router(
-    profile: Profile, settings: RouterSettings, layout: Layout, report: Report, port_base: int | None = None
+    profile: Profile, settings: MockSettings, layout: Layout, report: Report, port_base: int | None = None
 ) -> RouterReport:
     """Serve the mocks and the router and measure them. `report` gets each step.
 
@@ -107,27 +89,13 @@ def bench_router(
         ):
             with ServerInfo.at(server.address.endpoint(Protocol.GRPC)) as info:
                 machine = Machine.here(info.metadata().version)
-            direct, routed = (_measure(flood, server, name) for name in (model, ROUTER))
+            direct, routed = (measure_with(flood, server, name) for name in (model, ROUTER))
             ttft = measure_ttft(settings, direct, routed, report)
             rows = measure_rows(settings, direct, routed, report)
     return RouterReport(machine=machine, settings=settings, ttft=ttft, rows=rows)
 
 
-def _measure(flood: Child, server: Server | RunningInstance, model: str) -> Measure:
-    def measure(load: Load) -> Tally:
-        order = ServedLoad(
-            load=load,
-            port=server.address.grpc_port,
-            model=model,
-            connections=_CONNECTIONS,
-            processes=processes_by_role(server.instance.id),
-        )
-        return flood.measure(order, load.seconds + _PATIENCE_S)
-
-    return measure
-
-
-def measure_ttft(settings: RouterSettings, direct: Measure, routed: Measure, report: Report) -> RouterTtft:
+def measure_ttft(settings: MockSettings, direct: Measure, routed: Measure, report: Report) -> RouterTtft:
     """What is added to the time to the first token, from two ways to run a load."""
     load = Load(streams=1, tokens=_TTFT_TOKENS, seconds=settings.seconds)
     pairs = _pairs(settings, load, direct, routed, report)
@@ -138,16 +106,16 @@ def measure_ttft(settings: RouterSettings, direct: Measure, routed: Measure, rep
     )
 
 
-def measure_rows(settings: RouterSettings, direct: Measure, routed: Measure, report: Report) -> tuple[RouterRow, ...]:
+def measure_rows(settings: MockSettings, direct: Measure, routed: Measure, report: Report) -> tuple[RouterRow, ...]:
     """Throughput by concurrency, from two ways to run a load."""
     loads = [Load(streams=streams, tokens=settings.tokens, seconds=settings.seconds) for streams in settings.streams]
     return tuple(_row(load.streams, _pairs(settings, load, direct, routed, report)) for load in loads)
 
 
 def _pairs(
-    settings: RouterSettings, load: Load, direct: Measure, routed: Measure, report: Report
+    settings: MockSettings, load: Load, direct: Measure, routed: Measure, report: Report
 ) -> list[tuple[Tally, Tally]]:
-    short = load.model_copy(update={"seconds": _WARM_UP_S})
+    short = load.model_copy(update={"seconds": WARM_UP_S})
     report(f"warming up, {load.streams} streams")
     direct(short)
     routed(short)

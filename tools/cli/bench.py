@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tools.artifacts.errors import ArtifactError
-from tools.benchmark.backend import BackendSettings, backend_figures, bench_backend
+from tools.benchmark.backend import backend_figures, bench_backend
 from tools.benchmark.bandwidth import measured_bandwidth
 from tools.benchmark.campaign import (
     CampaignOrder,
@@ -27,8 +27,9 @@ from tools.benchmark.campaign import (
 from tools.benchmark.deployment import Report
 from tools.benchmark.errors import BenchmarkError
 from tools.benchmark.figures import Figures
+from tools.benchmark.mock_load import MockSettings
 from tools.benchmark.overhead import OverheadSettings, bench_overhead, overhead_figures
-from tools.benchmark.router import RouterSettings, bench_router, router_figures
+from tools.benchmark.router import bench_router, router_figures
 from tools.bootstrap.layout import Layout
 from tools.cli.report_file import write_report_file
 from tools.cli.signals import end_in_order_on
@@ -43,6 +44,11 @@ R = TypeVar("R", bound=BaseModel)
 StreamsOption = Annotated[str, typer.Option("--streams", metavar="A,B", help="Concurrent streams.")]
 ProfileOption = Annotated[str, typer.Option(help="Name of a shipped profile, or path of a YAML file.")]
 RepeatsOption = Annotated[int, typer.Option("--repeats", min=1, help="How often everything is measured.")]
+TokensOption = Annotated[int, typer.Option("--tokens", min=1, help="Tokens of a request.")]
+StepOption = Annotated[
+    float, typer.Option("--step-ms", min=0, help="Time between the engine's steps; 0: as fast as it can.")
+]
+SecondsOption = Annotated[float, typer.Option("--seconds", min=0.1, help="Length of one measurement.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")]
 OutOption = Annotated[
@@ -72,11 +78,9 @@ def register(app: typer.Typer) -> None:
 
 def backend_command(
     streams: StreamsOption = "1,16,64,256",
-    tokens: Annotated[int, typer.Option("--tokens", min=1, help="Tokens of a request.")] = 500,
-    step_ms: Annotated[
-        float, typer.Option("--step-ms", min=0, help="Time between the engine's steps; 0: as fast as it can.")
-    ] = 0.0,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Length of one measurement.")] = 3.0,
+    tokens: TokensOption = 500,
+    step_ms: StepOption = 0.0,
+    seconds: SecondsOption = 3.0,
     repeats: RepeatsOption = 3,
     profile: ProfileOption = DEFAULT_PROFILE,
     port_base: PortBaseOption = None,
@@ -89,7 +93,7 @@ def backend_command(
     Prints throughput, tokens per response (what waits for a stream is merged before each send), and the CPU time that
     stub, server, engine and client spend on a token and on a response.
     """
-    settings = BackendSettings(
+    settings = MockSettings(
         profile=profile,
         streams=parse_streams(streams),
         tokens=tokens,
@@ -135,11 +139,9 @@ def overhead_command(
 
 def router_command(
     streams: StreamsOption = "32",
-    tokens: Annotated[int, typer.Option("--tokens", min=1, help="Tokens of a request.")] = 200,
-    step_ms: Annotated[
-        float, typer.Option("--step-ms", min=0, help="Time between the engine's steps; 0: as fast as it can.")
-    ] = 7.0,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Length of one measurement.")] = 3.0,
+    tokens: TokensOption = 200,
+    step_ms: StepOption = 7.0,
+    seconds: SecondsOption = 3.0,
     repeats: RepeatsOption = 5,
     profile: ProfileOption = DEFAULT_PROFILE,
     port_base: PortBaseOption = None,
@@ -152,7 +154,7 @@ def router_command(
     Prints what the router adds to the time to the first token of one stream, and what is left of the throughput. The
     default pace, 7 ms, is about that of a 7B model on an H200 with 32 streams.
     """
-    settings = RouterSettings(
+    settings = MockSettings(
         profile=profile,
         streams=parse_streams(streams),
         tokens=tokens,

@@ -115,10 +115,7 @@ def _with_batch_size(config: ModelConfig) -> ModelConfig:
 
 
 def _check(config: ModelConfig) -> None:
-    if not config.decoupled:
-        raise ValueError(
-            f'"{config.name}" streams its answers: write model_transaction_policy {{ decoupled: true }} in config.pbtxt'
-        )
+    config.require_decoupled()
     if config.max_batch_size < 1:
         raise ValueError(
             f'"{config.name}" has max_batch_size {config.max_batch_size}: write 1 or more, because its requests are '

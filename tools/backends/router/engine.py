@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable
 
-from tools.wire.launch import EngineLaunch
 from tools.wire.messages import Failure, Tokenize, Tokenized, ToPeer, Welcome
 from tools.wire.release import Released, WatchRelease
 
@@ -42,15 +41,7 @@ class RouterEngine:
         self._on_failed = on_failed
         self._released = threading.Event()
         self._problem = ""
-        launch = EngineLaunch(
-            adapter="router",
-            model=config.name,
-            version=config.version,
-            socket="",
-            model_directory=str(config.directory),
-            arguments=dict(config.arguments),
-            parameters=dict(config.parameters),
-        )
+        launch = config.launch("router")
         self._supervisor = Supervisor(config.place(), launch, config.engine_environment(), self, patience)
 
     def start(self) -> Welcome:

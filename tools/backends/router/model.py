@@ -59,15 +59,8 @@ class TritonPythonModel:
 
 
 def _check(config: ModelConfig) -> None:
-    if not config.decoupled:
-        raise ValueError(
-            f'"{config.name}" streams its answers: write model_transaction_policy {{ decoupled: true }} in config.pbtxt'
-        )
-    if config.max_batch_size:
-        raise ValueError(
-            f'"{config.name}" has max_batch_size {config.max_batch_size}: write 0, because its requests go to engines '
-            "one by one"
-        )
+    config.require_decoupled()
+    config.require_unbatched("because its requests go to engines one by one")
     if not os.environ.get("LADDER_SOCKETS"):
         raise ValueError(
             f'"{config.name}" finds the engines of its targets in the folder LADDER_SOCKETS, which is not set: start '

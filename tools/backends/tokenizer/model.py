@@ -124,8 +124,4 @@ def _check(config: ModelConfig) -> None:
         raise ValueError(
             f'"{config.name}" answers each request once: leave model_transaction_policy out of config.pbtxt'
         )
-    if config.max_batch_size:
-        raise ValueError(
-            f'"{config.name}" has max_batch_size {config.max_batch_size}: write 0, because engines without a batch '
-            "dimension take its outputs as they are"
-        )
+    config.require_unbatched("because engines without a batch dimension take its outputs as they are")

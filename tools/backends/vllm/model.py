@@ -65,14 +65,8 @@ class TritonPythonModel:
 
 
 def _check(config: ModelConfig) -> None:
-    if not config.decoupled:
-        raise ValueError(
-            f'"{config.name}" streams its answers: write model_transaction_policy {{ decoupled: true }} in config.pbtxt'
-        )
-    if config.max_batch_size:
-        raise ValueError(
-            f'"{config.name}" has max_batch_size {config.max_batch_size}: write 0, because vLLM batches by itself'
-        )
+    config.require_decoupled()
+    config.require_unbatched("because vLLM batches by itself")
     gpus = _size(config, "tensor_parallel_size") * _size(config, "pipeline_parallel_size")
     if config.kind == "GPU" and gpus > 1:
         raise ValueError(
