@@ -23,7 +23,14 @@ from tools.bootstrap.layout import Layout
 from tools.bootstrap.preparation import prepare as prepare_environments
 from tools.cli.fleet_render import render_command
 from tools.cli.fleet_view import fleet_view
-from tools.cli.served import repositories_to_serve, wanted_models
+from tools.cli.served import (
+    AcceptFailedArtifactsOption,
+    AcceptLintErrorsOption,
+    ModelsOption,
+    RepositoryOption,
+    repositories_to_serve,
+    wanted_models,
+)
 from tools.fleet.control import clear, down, status_of
 from tools.fleet.errors import FleetError
 from tools.fleet.files import FleetFiles, FleetState, known_fleets
@@ -95,16 +102,11 @@ def up_command(
     canary_profile: Annotated[
         str | None, typer.Option(help="Profile of the canary servers.  [default: the same]", show_default=False)
     ] = None,
-    repository: Annotated[
-        list[Path] | None,
-        typer.Option(help="Serve this model repository instead of the profile's; repeatable.", show_default=False),
-    ] = None,
+    repository: RepositoryOption = None,
     canary_repository: Annotated[
         list[Path] | None, typer.Option(help="The same for the canary servers; repeatable.", show_default=False)
     ] = None,
-    models: Annotated[
-        str, typer.Option(metavar="A,B", help="Serve only these models; ensembles bring their steps.")
-    ] = "",
+    models: ModelsOption = "",
     max_in_flight: Annotated[
         int,
         typer.Option(
@@ -113,12 +115,8 @@ def up_command(
     ] = Limits().in_flight_per_server,
     port_base: PortBaseOption = DEFAULT_PORT_BASE,
     detach: Annotated[bool, typer.Option("--detach", help="Leave the fleet running and return.")] = False,
-    accept_failed_artifacts: Annotated[
-        bool, typer.Option("--accept-failed-artifacts", help="Serve also what failed its quality gate.")
-    ] = False,
-    accept_lint_errors: Annotated[
-        bool, typer.Option("--accept-lint-errors", help="Serve also repositories in which the lint finds errors.")
-    ] = False,
+    accept_failed_artifacts: AcceptFailedArtifactsOption = False,
+    accept_lint_errors: AcceptLintErrorsOption = False,
 ) -> None:
     """Start the servers, and Envoy in front of them; stay until Ctrl-C.
 

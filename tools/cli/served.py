@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -17,6 +19,24 @@ from tools.serving.errors import ServingError
 from tools.serving.preparation import Prepared, prepare
 from tools.serving.repository import LoadPlan, plan_loading, read_models
 from tools.spec.loading import load_profile
+
+ModelsOption = Annotated[
+    str, typer.Option("--models", metavar="A,B", help="Serve only these models; ensembles bring their steps.")
+]
+RepositoryOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--repository",
+        help="Serve this model repository instead of the profile's; repeatable.",
+        show_default=False,
+    ),
+]
+AcceptFailedArtifactsOption = Annotated[
+    bool, typer.Option("--accept-failed-artifacts", help="Serve also what failed its quality gate.")
+]
+AcceptLintErrorsOption = Annotated[
+    bool, typer.Option("--accept-lint-errors", help="Serve also repositories in which the lint finds errors.")
+]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -17,7 +16,14 @@ from tools.bootstrap.layout import Layout
 from tools.cli.instances import PortBaseOption
 from tools.cli.loading_display import LoadingDisplay
 from tools.cli.rung_answers import ask_and_print
-from tools.cli.served import repositories_to_serve, wanted_models
+from tools.cli.served import (
+    AcceptFailedArtifactsOption,
+    AcceptLintErrorsOption,
+    ModelsOption,
+    RepositoryOption,
+    repositories_to_serve,
+    wanted_models,
+)
 from tools.cli.signals import end_in_order_on
 from tools.client.address import Protocol
 from tools.lint.findings import LintInputError
@@ -44,21 +50,12 @@ def register(app: typer.Typer) -> None:
 
 def up(
     profile: Annotated[str, typer.Option(help="Name of a shipped profile, or path of a YAML file.")] = DEFAULT_PROFILE,
-    models: Annotated[
-        str, typer.Option(metavar="A,B", help="Serve only these models; ensembles bring their steps.")
-    ] = "",
-    repository: Annotated[
-        list[Path] | None,
-        typer.Option(help="Serve this model repository instead of the profile's; repeatable.", show_default=False),
-    ] = None,
+    models: ModelsOption = "",
+    repository: RepositoryOption = None,
     port_base: PortBaseOption = 8000,
     detach: Annotated[bool, typer.Option("--detach", help="Leave the server running and return.")] = False,
-    accept_failed_artifacts: Annotated[
-        bool, typer.Option("--accept-failed-artifacts", help="Serve also what failed its quality gate.")
-    ] = False,
-    accept_lint_errors: Annotated[
-        bool, typer.Option("--accept-lint-errors", help="Serve also repositories in which the lint finds errors.")
-    ] = False,
+    accept_failed_artifacts: AcceptFailedArtifactsOption = False,
+    accept_lint_errors: AcceptLintErrorsOption = False,
     question: Annotated[str, typer.Option(help="What every rung is asked; empty to ask nothing.")] = QUESTION,
 ) -> None:
     """Serve the ladder and ask one question on every rung.

@@ -19,7 +19,7 @@ import yaml
 
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.whole_file import write_durably
-from tools.spec.document import Document, DocumentError
+from tools.spec.document import Document, DocumentError, document_text
 from tools.spec.release import Condition, Release, ReleaseTarget, Route, Scalar, WeightedTarget, tenths
 from tools.wire import release as wire
 
@@ -39,13 +39,9 @@ def parse_release(text: str, source: str) -> Release:
 def read_release(path: Path) -> Release:
     """The release in the file. Raises ReleaseFileError, also when there is no file."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ReleaseFileError(
-            f'no release file "{path}": ./ladder render writes the one that a profile starts with'
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReleaseFileError(f'release file "{path}" cannot be read: {error}') from None
+        text = document_text(path, "release", "./ladder render writes the one that a profile starts with")
+    except DocumentError as error:
+        raise ReleaseFileError(str(error)) from None
     return parse_release(text, str(path))
 
 

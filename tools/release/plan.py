@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import Field, model_validator
 
 from tools.spec.base import PositiveFloat, PositiveInt, SpecModel, failure, unknown_name
-from tools.spec.document import Document, DocumentError
+from tools.spec.document import Document, DocumentError, document_text
 from tools.spec.release import Percent
 
 from .errors import ReleaseError
@@ -127,12 +127,9 @@ def _directory() -> resources.abc.Traversable:
 
 
 def _load_file(path: Path) -> Plan:
+    missing = f"give the path of a YAML file, or a shipped name ({', '.join(shipped_plans())})"
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ReleaseError(
-            f'no plan file "{path}": give the path of a YAML file, or a shipped name ({", ".join(shipped_plans())})'
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReleaseError(f'plan file "{path}" cannot be read: {error}') from None
+        text = document_text(path, "plan", missing)
+    except DocumentError as error:
+        raise ReleaseError(str(error)) from None
     return parse_plan(text, str(path))

@@ -7,7 +7,6 @@ Standard library only: the supervisor starts in a few milliseconds, and survives
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from typing import Any, Literal, Self
 
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.locking import is_held
+from tools.bootstrap.whole_file import whole_file
 from tools.serving.errors import ServingError
 
 Phase = Literal["starting", "running", "stopping", "failed"]
@@ -105,13 +105,8 @@ class Instance:
 
     def write(self, files: InstanceFiles) -> None:
         files.folder.mkdir(parents=True, exist_ok=True)
-        draft = files.state.with_suffix(f".{os.getpid()}.partial")
-        try:
+        with whole_file(files.state) as draft:
             draft.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-            draft.replace(files.state)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
 
 
 def new_id(port_base: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
@@ -62,6 +63,16 @@ class Document:
         path = ".".join(str(part) for part in location)
         message = "this key is required" if detail["type"] == "missing" else detail["msg"]
         return f"{self._source}:{line}: {path + ': ' if path else ''}{message}"
+
+
+def document_text(path: Path, kind: str, missing: str) -> str:
+    """What the file of a `kind` holds; `missing` says what to do where there is none. Raises DocumentError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise DocumentError(f'no {kind} file "{path}": {missing}') from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DocumentError(f'{kind} file "{path}" cannot be read: {error}') from None
 
 
 def problems_of(error: ValidationError) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from .base import unknown_name
-from .document import Document, DocumentError
+from .document import Document, DocumentError, document_text
 from .profile import Profile
 
 DEFAULT_PROFILE: Final = "cpu-smollm2"
@@ -48,13 +48,9 @@ def _directory() -> resources.abc.Traversable:
 
 
 def _load_file(path: Path) -> Profile:
+    missing = f"give the path of a YAML file, or one of the shipped names ({', '.join(shipped_profiles())})"
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ProfileError(
-            f'no profile file "{path}": give the path of a YAML file, or one of the shipped names '
-            f"({', '.join(shipped_profiles())})"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(f'profile file "{path}" cannot be read: {error}') from None
+        text = document_text(path, "profile", missing)
+    except DocumentError as error:
+        raise ProfileError(str(error)) from None
     return parse_profile(text, str(path))
