@@ -8,6 +8,7 @@ from tests.e2e.asking import Model
 
 LLM = Model("llm_bf16")
 TOKENIZER = Model("chat_tokenizer")
+ROUTER = Model("chat")
 AWQ = Model("llm_awq")
 EAGLE = Model("llm_eagle")
 CHAT_EAGLE = Model("chat_eagle")

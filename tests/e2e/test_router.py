@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.asking import Model, Outputs, RefusedError, Triton, Way, text_of
-from tests.e2e.rungs import LLM, conversation, sampling
+from tests.e2e.rungs import LLM, ROUTER, conversation, sampling
 from tests.e2e.test_contract import FLAGS, PROMPT, TOKENS
 
-CHAT = Model("chat")
 SERVED = {"served_model": [LLM.name], "served_version": [1]}
 
 every_way = pytest.mark.parametrize("way", Way, ids=lambda way: way.value)
@@ -21,7 +20,7 @@ def both(
 ) -> tuple[list[Outputs], list[Outputs]]:
     """What the target and what the router answers; the router's without the target's name."""
     direct = triton.ask(way, LLM, inputs, parameters)
-    routed = triton.ask(way, CHAT, inputs, parameters)
+    routed = triton.ask(way, ROUTER, inputs, parameters)
     assert {name: routed[0][name] for name in SERVED} == SERVED
     return direct, [{name: value for name, value in outputs.items() if name not in SERVED} for outputs in routed]
 
@@ -82,7 +81,7 @@ def test_a_conversation_gets_what_the_ensemble_says(triton: Triton, way: Way) ->
         "sampling_parameters": sampling(12),
     }
     [ensemble] = triton.ask(way, Model("chat_bf16"), inputs)
-    [routed] = triton.ask(way, CHAT, inputs)
+    [routed] = triton.ask(way, ROUTER, inputs)
     assert routed == ensemble | SERVED
     assert "Paris" in routed["text_output"][0]
 
@@ -101,7 +100,7 @@ def test_a_conversation_gets_what_the_ensemble_says(triton: Triton, way: Way) ->
 )
 def test_what_the_target_refuses_is_refused_in_its_words(triton: Triton, way: Way, inputs: dict[str, Any]) -> None:
     said = []
-    for model in (LLM, CHAT):
+    for model in (LLM, ROUTER):
         with pytest.raises(RefusedError) as caught:
             triton.ask(way, model, {"text_input": PROMPT} | inputs)
         said.append((caught.value.code, caught.value.message))

@@ -14,7 +14,7 @@ import pytest
 
 from tests.fleet.conftest import free_base
 from tests.release.crowd import Crowd
-from tests.serving.ladder import HOME, assert_nothing_left, ladder, process_of, running
+from tests.serving.ladder import HOME, Foreground, assert_nothing_left, ladder, process_of, running
 from tests.waiting import wait_until
 from tools.benchmark.repository import write_mock_model, write_router
 from tools.bootstrap.layout import Layout
@@ -44,26 +44,14 @@ golden:
 """
 
 
-class Fleet:
+class Fleet(Foreground):
     """A `./ladder fleet up` that stays."""
 
     def __init__(self, port_base: int, repository: Path, log: Path) -> None:
         self.port_base = port_base
         self.files = FleetFiles.at(port_base, LAYOUT)
-        self.log = log
         words = ["--replicas", "1", "--canary", "1", "--repository", str(repository), "--accept-lint-errors"]
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [HOME / "ladder", "fleet", "up", *words, "--port-base", str(port_base)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    @property
-    def output(self) -> str:
-        return self.log.read_text(encoding="utf-8")
+        super().__init__(log, *words, "--port-base", str(port_base), command=("fleet", "up"))
 
     @property
     def site(self) -> FleetSite:
@@ -92,10 +80,6 @@ class Fleet:
     def release(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return ladder("release", *arguments, "--fleet", "--port-base", str(self.port_base), timeout=200)
 
-    def wait_until_ready(self) -> None:
-        wait_until(lambda: self.process.poll() is not None or "Serving:" in self.output, 120)
-        assert self.process.poll() is None, self.output
-
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory, envoy: Path) -> Iterator[Fleet]:
@@ -111,11 +95,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, envoy: Path) -> Iterator[Fle
             file.write_text(text, encoding="utf-8")
     fleet = Fleet(free_base(2), repository, folder / "up.log")
     try:
-        fleet.wait_until_ready()
+        fleet.wait_until("Serving:", 120)
         yield fleet
     finally:
-        fleet.process.kill()
-        fleet.process.wait()
+        fleet.kill()
         ladder("fleet", "down", "--port-base", str(fleet.port_base))
         shutil.rmtree(fleet.files.folder)
 

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tools.bootstrap.layout import Layout
@@ -35,13 +35,13 @@ def ladder(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess
 
 
 class Foreground:
-    """A `./ladder up` that stays; its output is in `log`."""
+    """A `./ladder up`, or another command, that stays; its output is in `log`."""
 
-    def __init__(self, log: Path, *arguments: str) -> None:
+    def __init__(self, log: Path, *arguments: str, command: Sequence[str] = ("up",)) -> None:
         self.log = log
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [HOME / "ladder", "up", *arguments],
+                [HOME / "ladder", *command, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
