@@ -180,6 +180,7 @@ def test_pushing_and_failing_from_many_threads_ends_every_stream_once(delivery: 
         assert (outlet.text == whole) == (outlet.sent[-1].failure is None)
 
 
+@pytest.mark.slow
 def test_a_client_that_has_gone_is_reported_once(delivery: Delivery, cancelled: Cancelled) -> None:
     outlets = opened(delivery, 8)
     outlets[3].cancelled = True
@@ -194,6 +195,7 @@ def test_a_client_that_has_gone_is_reported_once(delivery: Delivery, cancelled: 
     outlets[3].wait_ended()
 
 
+@pytest.mark.slow
 def test_nobody_asks_about_a_stream_that_has_ended(delivery: Delivery, cancelled: Cancelled) -> None:
     ended, open_ = Outlet(), Outlet()
     delivery.open(4, ended)
@@ -267,6 +269,7 @@ def test_a_last_response_that_is_lost_ends_the_stream_too(delivery: Delivery) ->
     assert delivery.wait_empty(NEVER_S)
 
 
+@pytest.mark.slow
 def test_a_client_that_cannot_be_asked_about_does_not_stop_the_others(delivery: Delivery, cancelled: Cancelled) -> None:
     class Unaskable(Outlet):
         def is_cancelled(self) -> bool:

@@ -99,6 +99,7 @@ def value(name: str, **labels: str) -> float:
     return metric.value()
 
 
+@pytest.mark.slow
 def test_many_streams_get_their_own_answers(handles: Any) -> None:
     it = handles().start()
     outlets = {prompt: it.ask(prompt, 40, stream=number % 2 == 0) for number, prompt in enumerate(map(str, range(64)))}
@@ -108,6 +109,7 @@ def test_many_streams_get_their_own_answers(handles: Any) -> None:
         assert outlet.sent[-1].failure is None
 
 
+@pytest.mark.slow
 def test_a_client_that_goes_is_cancelled_in_the_engine(handles: Any) -> None:
     it = handles(model_json={"ttft_s": 600}).start()
     outlet = it.ask()
@@ -115,6 +117,7 @@ def test_a_client_that_goes_is_cancelled_in_the_engine(handles: Any) -> None:
     assert outlet.failure() == Failure("CANCELLED", "the client cancelled the request after 0 tokens")
 
 
+@pytest.mark.slow
 def test_retiring_lets_streams_finish_for_a_while_and_cancels_the_rest(
     handles: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +133,7 @@ def test_retiring_lets_streams_finish_for_a_while_and_cancels_the_rest(
     wait_until(lambda: it.handle.open_streams == 0)
 
 
+@pytest.mark.slow
 def test_a_killed_engine_fails_all_that_is_in_flight_and_comes_back(handles: Any) -> None:
     it = handles(model_json={"step_s": 0.005}, parameters=WITH_METRICS).start()
     outlets = [it.ask(max_tokens=1_000_000, stream=number % 2 == 0) for number in range(20)]
@@ -152,6 +156,7 @@ def test_a_killed_engine_fails_all_that_is_in_flight_and_comes_back(handles: Any
     assert it.failed == []
 
 
+@pytest.mark.slow
 def test_while_it_is_down_requests_are_refused_with_the_reason(handles: Any) -> None:
     it = handles(patience=replace(HASTY, backoff_s=(600.0,)), parameters=WITH_METRICS).start()
     os.kill(it.pid, signal.SIGKILL)
@@ -166,6 +171,7 @@ def test_while_it_is_down_requests_are_refused_with_the_reason(handles: Any) -> 
     assert value("ladder_engine_up") == 0
 
 
+@pytest.mark.slow
 def test_an_engine_given_up_is_told_once_and_says_what_to_do(
     handles: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +188,7 @@ def test_an_engine_given_up_is_told_once_and_says_what_to_do(
     )
 
 
+@pytest.mark.slow
 def test_starts_that_come_to_nothing_count_as_restarts(
     handles: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +199,7 @@ def test_starts_that_come_to_nothing_count_as_restarts(
     assert it.handle.unavailable() is None
 
 
+@pytest.mark.slow
 def test_stopping_finishes_what_is_in_flight(handles: Any) -> None:
     it = handles(model_json={"step_s": 0.005}).start()
     outlets = [it.ask(max_tokens=30) for _ in range(5)]
@@ -207,6 +215,7 @@ def test_stopping_finishes_what_is_in_flight(handles: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_stopping_cancels_what_takes_too_long(handles: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.backends.engine_handle._DRAIN_S", 0.1)
     it = handles(model_json={"ttft_s": 600}).start()
@@ -215,6 +224,7 @@ def test_stopping_cancels_what_takes_too_long(handles: Any, monkeypatch: pytest.
     assert outlet.failure() == Failure("CANCELLED", "the model is being unloaded after 0 tokens", "unloading")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("described", "environment", "error", "text"),
     [
@@ -240,6 +250,7 @@ def test_a_start_that_fails_leaves_no_thread_and_no_file(
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("sender")]
 
 
+@pytest.mark.slow
 def test_answers_to_chats_are_handed_on(handles: Any) -> None:
     it = handles().start()
     it.handle.send(Tokenize(5, None, "x"))
@@ -252,6 +263,7 @@ def test_keys_are_never_used_twice(handles: Any) -> None:
     assert [it.handle.next_key() for _ in range(3)] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_the_engines_counts_reach_tritons_metrics(handles: Any) -> None:
     it = handles(parameters=WITH_METRICS).start()
     outlets = [it.ask("a b c", 10) for _ in range(5)]

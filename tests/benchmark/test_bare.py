@@ -98,6 +98,7 @@ def bare(tmp_path: Path, log: Path) -> Iterator[Child]:
         yield child
 
 
+@pytest.mark.slow
 def test_it_loads_with_model_jsons_arguments_and_measures_at_the_generator(bare: Child, log: Path) -> None:
     assert bare.ask(json.dumps({"model": "m"}), 60) == "vllm 0.99\n"
     for _ in range(2):
@@ -114,18 +115,21 @@ def test_an_engine_may_fork_while_it_loads(bare: Child) -> None:
     assert bare.ask(json.dumps({"model": "forking"}), 60) == "vllm 0.99\n"
 
 
+@pytest.mark.slow
 def test_it_shuts_the_engine_down_when_it_is_no_longer_wanted(bare: Child, log: Path) -> None:
     bare.ask(json.dumps({"model": "m"}), 60)
     bare.__exit__(None, None, None)
     assert log.read_text(encoding="utf-8").endswith("shut down\n")
 
 
+@pytest.mark.slow
 def test_an_engine_that_stops_early_is_trouble(bare: Child) -> None:
     bare.ask(json.dumps({"model": "m", "short_by": 1}), 60)
     with pytest.raises(BenchmarkError, match="the bare engine generated 4 of 5 tokens"):
         bare.measure(Load(streams=1, tokens=5, prompts=((1,),)), 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [({"model": "broken"}, "RuntimeError: no such weights"), ({"model": "m", "modle": 1}, "argument 'modle'")],

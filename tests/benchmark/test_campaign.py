@@ -185,6 +185,7 @@ def test_a_file_that_is_no_campaign_is_refused_with_its_line(tmp_path: Path) -> 
         read_campaign(tmp_path / "none.yaml")
 
 
+@pytest.mark.slow
 def test_a_command_runs_with_its_output_in_the_log_and_ends_in_time(tmp_path: Path) -> None:
     command = LadderCommand(Layout.of_this_checkout())
     log = tmp_path / "log"

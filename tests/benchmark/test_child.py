@@ -54,6 +54,7 @@ def test_one_that_has_ended_before_it_is_asked_is_no_broken_pipe(tmp_path: Path)
             measuring.measure(LOAD, 20)
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_ended(tmp_path: Path) -> None:
     silent = pytest.raises(BenchmarkError, match=r"did not answer within 0\.2 s")
     with child("import time; time.sleep(600)", tmp_path) as measuring, silent:

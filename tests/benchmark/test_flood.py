@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import pytest
+
 from tests.client.fakes.grpc_front import serve_grpc
 from tests.client.fakes.triton import Fail, FakeTriton, Say, Script, Seen, Step, engine
 from tools.benchmark.flood import _answer
@@ -45,6 +47,7 @@ def test_each_stream_asks_once_without_a_window() -> None:
     assert triton.seen[0].inputs["return_num_output_tokens"] == [True]
 
 
+@pytest.mark.slow
 def test_with_a_window_streams_ask_again_and_only_the_window_counts() -> None:
     with served(merged) as (triton, port):
         tally = _answer(order(port, Load(streams=3, tokens=8, seconds=0.3)))

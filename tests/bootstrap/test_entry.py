@@ -90,12 +90,14 @@ def test_setup_takes_no_other_arguments(fresh: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == 'ladder: error: "setup" takes nothing but --from-kit DIR, got "now"\n'
 
 
+@pytest.mark.slow
 def test_errors_are_printed_and_give_exit_code_1(fresh: Path) -> None:
     refused = run(fresh, "status")
     assert refused.returncode == 1
     assert refused.stderr.startswith('ladder: error: "status" needs the engine environment')
 
 
+@pytest.mark.slow
 def test_the_launcher_works_through_a_link_and_from_any_folder(fresh: Path, tmp_path: Path) -> None:
     link = tmp_path / "bin" / "ladder"
     link.parent.mkdir()
@@ -104,6 +106,7 @@ def test_the_launcher_works_through_a_link_and_from_any_folder(fresh: Path, tmp_
     assert shown.stdout == f"ladder {VERSION}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "<&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_standard_streams_are_no_failure(fresh: Path, closed: str) -> None:
     shell = subprocess.run(
@@ -112,6 +115,7 @@ def test_closed_standard_streams_are_no_failure(fresh: Path, closed: str) -> Non
     assert (shell.returncode, shell.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_output_that_finds_no_space_is_named(fresh: Path) -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         ended = subprocess.run(
@@ -121,6 +125,7 @@ def test_output_that_finds_no_space_is_named(fresh: Path) -> None:
     assert ended.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_hangs_up_is_no_traceback(fresh: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -150,6 +155,7 @@ def test_a_current_folder_that_is_gone_is_named(fresh: Path, tmp_path: Path) -> 
     assert "ladder: error: the current folder is gone: cd to one that is there" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_users_pythonpath_does_no_harm(fresh: Path, tmp_path: Path) -> None:
     (tmp_path / "argparse.py").write_text("raise SystemExit('the wrong argparse')", encoding="utf-8")
     assert run(fresh, "doctor", "--help", PYTHONPATH=str(tmp_path), PYTHONHOME="").returncode == 0

@@ -60,6 +60,7 @@ def test_an_environment_whose_interpreter_is_gone_is_not_ready(checkout: Checkou
     assert not is_usable(checkout.environment(), checkout.layout)
 
 
+@pytest.mark.slow
 def test_building_again_starts_from_nothing(checkout: Checkout) -> None:
     target = build_it(checkout)
     half_unpacked = target / "half-unpacked"
@@ -81,12 +82,14 @@ def test_progress_names_each_phase_and_counts_packages(checkout: Checkout) -> No
     assert phases[-2:] == ["importing for the first time", "ready"]
 
 
+@pytest.mark.slow
 def test_torch_is_looked_for_where_pip_is_set_up_to_look(checkout: Checkout) -> None:
     build_it(checkout, torch=True)
     assert installs(checkout)[1] == "--no-compile torch==2.13.0+cpu"
     assert not any("index-url" in call for call in installs(checkout))
 
 
+@pytest.mark.slow
 def test_torch_alone_comes_from_its_own_index_where_pip_finds_no_cpu_build(checkout: Checkout) -> None:
     checkout.behaves(
         """

@@ -51,6 +51,7 @@ def python_of(environment: Environment, layout: Layout, code: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True).stdout.strip()
 
 
+@pytest.mark.slow
 def test_both_environments_come_out_of_the_pieces(tmp_path: Path, layout: Layout) -> None:
     phases: list[str] = []
     made = kit_at(tmp_path / "kit")
@@ -75,6 +76,7 @@ def test_both_environments_come_out_of_the_pieces(tmp_path: Path, layout: Layout
     assert not (layout.environments / ".kit.partial").exists()
 
 
+@pytest.mark.slow
 def test_they_stay_ready_whatever_the_lock_files_say(tmp_path: Path, layout: Layout) -> None:
     kit_at(tmp_path / "kit")
     assert entry.run(["setup", "--from-kit", str(tmp_path / "kit")], layout) == 0

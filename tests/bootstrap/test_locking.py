@@ -13,6 +13,7 @@ from tools.bootstrap import locking
 from tools.bootstrap.locking import is_held, try_lock
 
 
+@pytest.mark.slow
 def test_a_lock_has_one_holder(tmp_path: Path) -> None:
     lock = tmp_path / "new" / "lock"
     assert not is_held(lock)

@@ -29,6 +29,7 @@ def wait_until_installing(checkout: Checkout, environments: int = 1) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_missing_environments_are_built_and_ready_ones_left_alone(checkout: Checkout) -> None:
     both = [checkout.environment("first"), checkout.environment("second")]
     prepare(both, checkout.layout)
@@ -47,6 +48,7 @@ def test_progress_is_written_line_by_line_without_a_terminal(
     assert lines[-1].endswith("ready")
 
 
+@pytest.mark.slow
 def test_one_failure_ends_the_other_build_and_is_reported(checkout: Checkout) -> None:
     checkout.behaves(
         """
@@ -63,6 +65,7 @@ if any(argument.endswith("good.txt") for argument in arguments):
     assert not any(is_ready(environment, checkout.layout) for environment in both)
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_the_installation_and_the_next_run_starts_it_again(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +105,7 @@ def test_a_second_launcher_waits_for_the_first_and_does_not_build_again(
     assert len(checkout.calls) == calls
 
 
+@pytest.mark.slow
 def test_an_environment_that_a_server_runs_from_is_not_replaced(checkout: Checkout) -> None:
     environment = checkout.environment()
     prepare([environment], checkout.layout)

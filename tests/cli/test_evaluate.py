@@ -132,6 +132,7 @@ def report(result: Result) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_every_rung_in_a_table(serve: Serve, profile: str) -> None:
     models = (llm("llm_bf16"), llm("llm_awq", 1.02, "fish"), baseline(), tokenizer(script=characters))
     result = run("--profile", profile, *at(serve(*models)))
@@ -147,6 +148,7 @@ def test_every_rung_in_a_table(serve: Serve, profile: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_report_holds_figures_settings_and_what_they_were_made_with(serve: Serve, profile: str, home: Path) -> None:
     address = serve(llm("llm_bf16"), llm("llm_awq", 1.01), tokenizer(script=characters))
     out = home / "report.json"
@@ -171,6 +173,7 @@ def test_the_report_holds_figures_settings_and_what_they_were_made_with(serve: S
     assert awq["verdict"] == {"failures": [], "not_judged": []}
 
 
+@pytest.mark.slow
 def test_a_rung_outside_a_threshold(serve: Serve, profile: str) -> None:
     address = serve(llm("llm_bf16"), llm("llm_awq", 1.1), tokenizer(script=characters))
     result = run("llm_awq", "--profile", profile, "--suites", "perplexity", "--json", *at(address))
@@ -184,6 +187,7 @@ def test_a_rung_outside_a_threshold(serve: Serve, profile: str) -> None:
     assert awq["format"] is None
 
 
+@pytest.mark.slow
 def test_the_verdict_on_weights_of_this_checkout_is_kept(
     serve: Serve, profile: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +210,7 @@ def test_the_verdict_on_weights_of_this_checkout_is_kept(
     assert failed_reasons(home / "models/awq") == ()
 
 
+@pytest.mark.slow
 def test_a_rung_that_breaks_leaves_the_others_measured(serve: Serve, profile: str) -> None:
     broken = engine("llm_awq", Fail("UNAVAILABLE", "the engine died"))
     address = serve(llm("llm_bf16"), broken, tokenizer(script=characters))
@@ -226,6 +231,7 @@ def test_a_rung_that_breaks_leaves_the_others_measured(serve: Serve, profile: st
     assert 'failed: llm_awq:1: model "llm_awq:1": the engine died (UNAVAILABLE)' in table
 
 
+@pytest.mark.slow
 def test_a_model_that_takes_no_work_for_a_moment_is_asked_again(
     serve: Serve, profile: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,6 +293,7 @@ def test_a_server_without_a_tokenizer_is_named(serve: Serve) -> None:
     assert 'failed: llm_bf16:1: model "chat_tokenizer": the server knows no such model' in result.stdout
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_report_that_says_it_is_partial(serve: Serve, profile: str, home: Path) -> None:
     def script(seen: Seen) -> Sequence[Step]:
         if "prompt_logprobs" in seen.sampling:
@@ -309,6 +316,7 @@ def test_ctrl_c_leaves_a_report_that_says_it_is_partial(serve: Serve, profile: s
     assert [file.name for file in home.iterdir() if file.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 def test_words_stay_whole_in_a_terminal_of_80_columns(serve: Serve, profile: str) -> None:
     address = serve(llm("llm_bf16"), baseline(), tokenizer(script=characters))
     result = run("--profile", profile, *at(address), columns=80)

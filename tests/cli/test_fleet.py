@@ -202,6 +202,7 @@ def test_render_writes_and_then_finds_it_fresh(layout: Layout, tmp_path: Path) -
     assert "Files that differ: 1. Run ./ladder fleet render" in stale.stderr
 
 
+@pytest.mark.slow
 def test_down_ends_the_keeper_of_now_and_not_the_one_whose_state_is_left(layout: Layout) -> None:
     files = FleetFiles.at(BASE, layout)
     # The state names this very process, which would be ended otherwise.
@@ -269,6 +270,7 @@ def test_a_fleet_that_ends_while_weights_are_taken_over_is_no_traceback(
     assert "error: the fleet was stopped meanwhile: ./ladder fleet up starts it" in result.stderr
 
 
+@pytest.mark.slow
 def test_what_is_to_be_typed_next_is_about_the_fleet_too(files: FleetFiles) -> None:
     assert "no release was begun here: ./ladder release start --fleet begins one" in release("abort").stderr
     with FleetSite(files, plan(BASE, canary=1)).folder.locked():

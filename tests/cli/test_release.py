@@ -116,6 +116,7 @@ def test_ctrl_c_says_how_to_go_on_and_exits_with_130(world: World, plan: str) ->
     ) in result.stdout
 
 
+@pytest.mark.slow
 def test_a_second_controller_is_refused(world: World, plan: str) -> None:
     with world.folder.locked():
         result = run("start", CANARY, "--plan", plan)
@@ -133,6 +134,7 @@ def test_a_plan_that_is_not_there_is_refused(world: World) -> None:
     assert 'error: no plan "canry": did you mean "canary"?' in run("start", CANARY, "--plan", "canry").stderr
 
 
+@pytest.mark.slow
 def test_orders_say_what_came_of_them(world: World) -> None:
     at_step(world)
     paused = run("pause", "--why", "lunch")

@@ -190,6 +190,7 @@ def written(folder: Path, *, seed: int = 0, slower: float = 1.0, **changes: obje
     return str(folder)
 
 
+@pytest.mark.slow
 def test_compare_prints_markdown_and_exits_with_0(app: typer.Typer, tmp_path: Path) -> None:
     result = run(app, "compare", written(tmp_path / "a"), written(tmp_path / "b", seed=1))
     assert result.exit_code == 0, result.output
@@ -197,6 +198,7 @@ def test_compare_prints_markdown_and_exits_with_0(app: typer.Typer, tmp_path: Pa
     assert "0 regressions" in result.stdout
 
 
+@pytest.mark.slow
 def test_tables_and_help_fit_80_columns(app: typer.Typer, tmp_path: Path) -> None:
     folders = [written(tmp_path / "a"), written(tmp_path / "b", seed=1, slower=1.3)]
     texts = [run(app, "compare", *folders).stdout, run(app, "--help").stdout, run(app, "compare", "--help").stdout]
@@ -205,12 +207,14 @@ def test_tables_and_help_fit_80_columns(app: typer.Typer, tmp_path: Path) -> Non
     assert [line for line in (*table, *texts[1].splitlines(), *texts[2].splitlines()) if len(line) > 80] == []
 
 
+@pytest.mark.slow
 def test_compare_exits_with_1_for_a_regression_beyond_the_tolerance(app: typer.Typer, tmp_path: Path) -> None:
     folders = [written(tmp_path / "a"), written(tmp_path / "b", seed=1, slower=1.3)]
     assert run(app, "compare", *folders).exit_code == 1
     assert run(app, "compare", *folders, "--tolerance", "60").exit_code == 0
 
 
+@pytest.mark.slow
 def test_compare_prints_json(app: typer.Typer, tmp_path: Path) -> None:
     found = run(app, "compare", written(tmp_path / "a"), written(tmp_path / "b", seed=1, slower=1.3), "--json")
     assert {change["verdict"] for change in json.loads(found.stdout)["changes"] if change["rung"] == "v3"} >= {
@@ -218,6 +222,7 @@ def test_compare_prints_json(app: typer.Typer, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_compare_exits_with_2_for_what_cannot_be_compared(app: typer.Typer, tmp_path: Path) -> None:
     one = written(tmp_path / "a")
     machine = example().machine.model_copy(update={"cpu": "another"})

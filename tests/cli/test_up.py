@@ -52,6 +52,7 @@ def test_errors_are_shown_and_served_when_that_is_asked_for(served: list[ServerP
     assert [(plan.repositories, plan.models) for plan in served] == [((WITH_ERRORS,), ("mock_llm",))]
 
 
+@pytest.mark.slow
 def test_a_repository_without_findings_is_served_without_a_word(served: list[ServerPlan]) -> None:
     result = up("--repository", str(CLEAN))
     assert result.exit_code == 0

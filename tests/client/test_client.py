@@ -378,6 +378,7 @@ def test_what_is_no_character_is_not_sent(serve: Serve, protocol: Protocol, comp
     assert triton.seen == []
 
 
+@pytest.mark.slow
 def test_the_deadline_holds_without_the_servers_help(
     serve: Serve, protocol: Protocol, complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_engines_share_what_is_missing(engine: Behave, tmp_path: Path) -> None:
     assert said[-1].startswith("102 answer tokens in 2 shards; this run took ")
 
 
+@pytest.mark.slow
 def test_what_earlier_runs_wrote_counts(engine: Behave, tmp_path: Path) -> None:
     folder = tmp_path / "work" / "data"
     folder.mkdir(parents=True)

@@ -47,6 +47,7 @@ def reason(socket: str) -> str:
     return Path(socket + REASON_SUFFIX).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_after_a_drain_it_ends_with_0_and_leaves_nothing(socket: str) -> None:
     with engine(launch(socket)) as process:
@@ -60,6 +61,7 @@ async def test_after_a_drain_it_ends_with_0_and_leaves_nothing(socket: str) -> N
     assert list(Path(socket).parent.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_sigterm_makes_it_refuse_and_a_drain_ends_it(socket: str) -> None:
     with engine(launch(socket)) as process:

@@ -246,6 +246,7 @@ async def test_a_deadline_can_pass_in_the_queue(socket: str) -> None:
         assert [group[0].request.key for group in adapter.groups] == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_deadline_can_pass_while_it_runs(socket: str, stream: bool) -> None:
     async with serving(socket, {"step_s": 0.01}) as engine, engine.peer() as peer:

@@ -159,6 +159,7 @@ async def test_an_engine_that_cannot_start_says_why_and_leaves_no_sockets(socket
     assert list(Path(socket).parent.iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_what_comes_while_the_engine_loads_waits_for_it(socket: str) -> None:
     async with serving(socket, {"start_s": 0.2}) as engine, engine.peer() as peer:
         await peer.submit(request(1))

@@ -50,6 +50,7 @@ def test_strict_makes_warnings_fail(tmp_path: Path) -> None:
     assert lint_repositories([tmp_path / "repo"], strict=True).failed
 
 
+@pytest.mark.slow
 def test_the_installed_vllm_is_read_and_not_imported(tmp_path: Path) -> None:
     write_tree(tmp_path, vllm_model({"max_model_length": 4096}))
     # In an interpreter of its own: other tests of this one import vLLM.

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ def test_any_values_in_speculative_config(value: object) -> None:
     lint_once({**vllm_model({"model": "models/a", "speculative_config": settings_}), **checkpoint("models/a")})
 
 
+@pytest.mark.slow
 @FEW
 @given(
     st.dictionaries(

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 from tools.bootstrap.layout import Layout
 
 HOME = Layout.of_this_checkout().home
@@ -63,6 +65,7 @@ def test_the_pins_are_those_of_the_engine_environment() -> None:
     assert required == {name: locked[name] for name in required}
 
 
+@pytest.mark.slow
 def test_nothing_else_is_imported_and_nothing_more_is_required() -> None:
     owners = packages_distributions()
     # Several distributions share the namespace "google"; we import google.protobuf.

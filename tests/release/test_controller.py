@@ -304,6 +304,7 @@ def test_an_order_to_abort_is_obeyed_at_the_next_turn(tmp_path: Path) -> None:
     assert world.folder.order() is None
 
 
+@pytest.mark.slow
 def test_an_order_to_promote_skips_the_rest_of_a_step(tmp_path: Path) -> None:
     world = World(tmp_path)
     slow = PLAN.model_copy(update={"bake_s": 100.0})
@@ -320,6 +321,7 @@ def test_an_order_to_promote_all_the_way_goes_to_the_last_step(tmp_path: Path) -
     assert shares(world) == [0.0, 5.0, 100.0]
 
 
+@pytest.mark.slow
 def test_a_paused_release_stays_where_it_is_and_is_still_watched(tmp_path: Path) -> None:
     world = World(tmp_path)
     give_once(world, Order(ask="pause", who="bob@there", why="lunch"), lambda progress: progress.share == 25.0)
@@ -339,6 +341,7 @@ def test_a_paused_release_stays_where_it_is_and_is_still_watched(tmp_path: Path)
     assert "pause" in whats(world)
 
 
+@pytest.mark.slow
 def test_a_paused_release_goes_on_when_it_is_asked_to(tmp_path: Path) -> None:
     world = World(tmp_path)
     give_once(world, Order(ask="pause", who="bob@there"), lambda progress: progress.share == 25.0)

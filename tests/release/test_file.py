@@ -106,6 +106,7 @@ def test_a_wrong_file_is_refused_with_what_to_do(old: str, new: str, text: str) 
     assert text in refused(old, new)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

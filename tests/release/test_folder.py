@@ -42,6 +42,7 @@ def test_a_file_of_another_version_is_named(tmp_path: Path) -> None:
         ReleaseFolder(tmp_path).progress()
 
 
+@pytest.mark.slow
 def test_the_lock_has_one_holder_and_ends_with_its_process(tmp_path: Path) -> None:
     folder = ReleaseFolder(tmp_path)
     code = (

@@ -90,6 +90,7 @@ def test_twice_as_slow_is_worse(criterion: str) -> None:
     assert f"{criterion} 0." in found.of(Verdict.WORSE)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.floats(1.0, 1.25), st.integers(1, 8))
 @settings(max_examples=60)
 def test_slower_within_the_margin_is_fine_when_the_spread_is_the_same(seed: int, slower: float, look: int) -> None:

@@ -87,6 +87,7 @@ def test_a_release_that_is_through_is_not_taken_back_over_what_was_set_since(wor
     assert world.weights == {CANARY: 70.0, STABLE: 30.0}
 
 
+@pytest.mark.slow
 def test_a_controller_that_runs_obeys(world: World) -> None:
     progress = at_step(world, 1)
     seen: list[Order] = []
@@ -111,6 +112,7 @@ def test_a_controller_that_runs_obeys(world: World) -> None:
     assert seen[0].why == "lunch"
 
 
+@pytest.mark.slow
 def test_a_controller_that_hangs_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     at_step(world, 1)
     monkeypatch.setattr(steering, "_REPLY_S", 0.1)
@@ -141,6 +143,7 @@ def test_a_change_by_hand_that_was_killed_is_done_by_the_next_command(world: Wor
     assert world.folder.change() is None
 
 
+@pytest.mark.slow
 def test_weights_are_not_set_while_a_release_is_under_way(world: World) -> None:
     at_step(world, 0)
     with pytest.raises(ReleaseError, match=r'the release of "llm_awq:1" is not finished \(step 1 of 3, 5 %\)'):
@@ -312,6 +315,7 @@ def test_a_reason_that_is_no_text_is_refused(world: World) -> None:
         steering.set_weights(world.site, {CANARY: 5.0}, None, "caf\udce9")
 
 
+@pytest.mark.slow
 def test_an_order_that_another_one_has_overwritten_is_given_again(world: World) -> None:
     progress = at_step(world, 0)
     obeyed_orders: list[str] = []

@@ -154,6 +154,7 @@ def test_every_valid_profile_renders_to_what_it_says(profile: Profile) -> None:
         assert PurePosixPath("ensembles") / chat_name(name) / "config.pbtxt" in files
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(profiles())
 def test_rendering_twice_gives_the_same_bytes(profile: Profile) -> None:

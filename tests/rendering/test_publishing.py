@@ -11,6 +11,7 @@ from tools.rendering.publishing import publish
 from tools.spec.loading import load_profile, shipped_profiles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", shipped_profiles())
 def test_every_shipped_profile_renders_to_a_clean_repository(name: str, tmp_path: Path) -> None:
     publication = publish(load_profile(name), tmp_path)

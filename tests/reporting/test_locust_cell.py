@@ -114,6 +114,7 @@ def test_what_it_leaves_and_says_stays_in_the_cells_folder(home: Path) -> None:
     assert (folder / "locust.log").read_text() == "done\n"
 
 
+@pytest.mark.slow
 def test_a_missed_sla_is_a_run_and_one_without_results_is_none(home: Path) -> None:
     results = f"pathlib.Path({str(home / 'results.json')!r})"
     pretend(home, f"{results}.touch(); sys.exit(1)")(OPTIONS, home, 0)
@@ -125,6 +126,7 @@ def test_a_missed_sla_is_a_run_and_one_without_results_is_none(home: Path) -> No
         pretend(home, "sys.exit(3)")(OPTIONS, home, 0)
 
 
+@pytest.mark.slow
 def test_a_load_test_that_hangs_is_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.reporting.locust_cell._START_S", 0.5)
     options = OPTIONS.model_copy(update={"deadline_s": 0.5})
@@ -134,6 +136,7 @@ def test_a_load_test_that_hangs_is_ended(home: Path, monkeypatch: pytest.MonkeyP
     assert not psutil.pid_exists(int((home / "pid").read_text()))
 
 
+@pytest.mark.slow
 def test_a_time_limit_is_what_it_is_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.reporting.locust_cell._START_S", 0.5)
     options = OPTIONS.model_copy(update={"deadline_s": 600.0, "duration_s": 0.5})

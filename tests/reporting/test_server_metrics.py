@@ -63,10 +63,12 @@ def test_what_was_counted_meanwhile() -> None:
     assert before.since(after) == before
 
 
+@pytest.mark.slow
 def test_a_page_is_fetched(page: str) -> None:
     assert engine_metrics_at(f"{page}/metrics", EAGLE).peak_memory_bytes == 1_500_000_000
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_had_says_nothing(page: str) -> None:
     assert engine_metrics_at(f"{page}/other", EAGLE) == EngineMetrics()
     assert engine_metrics_at("http://127.0.0.1:9/metrics", EAGLE) == EngineMetrics()

@@ -105,6 +105,7 @@ def test_prompts_are_measured_with_the_models_tokenizer_where_there_is_one(tmp_p
     assert {options.tokenizer for options in again.asked} == {"models/smollm2-135m-instruct"}
 
 
+@pytest.mark.slow
 def test_two_reports_do_not_share_a_folder(tmp_path: Path) -> None:
     class Second(FakeLoad):
         def __call__(self, options: object, folder: Path, workers: int) -> None:

@@ -245,6 +245,7 @@ def test_without_time_a_failure_keeps_its_reason_and_a_figure_stays(tmp_path: Pa
     assert by_name["v4-1-1"].reason == "the warm-up request failed: not ready"
 
 
+@pytest.mark.slow
 def test_the_budget_ends_between_two_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load = FakeLoad()
     monkeypatch.setattr(walk_module.time, "monotonic", lambda: float(len(load.asked)))

@@ -101,6 +101,7 @@ def test_engines_load_side_by_side_and_ensembles_after_their_steps(server: Serve
     assert [loading.error(model.name) for model in PLAN.models] == [""] * 4
 
 
+@pytest.mark.slow
 def test_no_load_overtakes_the_slowest_one(server: Server) -> None:
     server.begins.clear()
     threading.Timer(0.2, server.begins.set).start()

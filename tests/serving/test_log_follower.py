@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tools.serving.log_follower import follow
 from tools.serving.server import last_lines
 
@@ -14,6 +16,7 @@ def test_the_last_lines_of_a_log_are_read(tmp_path: Path) -> None:
     assert last_lines(log, 2) == ["b", "c"]
 
 
+@pytest.mark.slow
 def test_following_gives_whole_lines_until_nobody_writes(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("old\nlast\nhal", encoding="utf-8")
@@ -28,6 +31,7 @@ def test_following_gives_whole_lines_until_nobody_writes(tmp_path: Path) -> None
     assert list(follow(log, 1, is_written)) == ["last", "half", "next", "unfinished"]
 
 
+@pytest.mark.slow
 def test_a_log_that_is_started_anew_is_read_from_its_beginning(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("a long line of the last server\n", encoding="utf-8")

@@ -35,6 +35,7 @@ def place_checkpoint(layout: Layout, path: str) -> None:
     (folder / "model.safetensors").touch()
 
 
+@pytest.mark.slow
 def test_artifact_repositories_and_lint_are_prepared_in_that_order(layout: Layout) -> None:
     for path in (BF16, AWQ, HEAD):
         place_checkpoint(layout, path)
@@ -107,6 +108,7 @@ def test_a_gpu_profile_wants_an_interpreter_with_the_cuda_build(layout: Layout) 
     check_engine(profile, {}, layout)
 
 
+@pytest.mark.slow
 def test_missing_awq_weights_are_quantised(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in (BF16, HEAD):
         place_checkpoint(layout, path)
@@ -122,6 +124,7 @@ def test_missing_awq_weights_are_quantised(layout: Layout, monkeypatch: pytest.M
     assert steps[1:3] == [AWQ, "making it: quantising, 1 of 30 layers, 1:05 left"]
 
 
+@pytest.mark.slow
 def test_weights_that_failed_their_gate_are_refused_unless_accepted(layout: Layout) -> None:
     for path in (BF16, AWQ, HEAD):
         place_checkpoint(layout, path)

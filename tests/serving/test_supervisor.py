@@ -100,6 +100,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_the_state_file_says_what_runs(start: Start) -> None:
     supervised = start()
     state = supervised.wait_until_serving()
@@ -109,6 +110,7 @@ def test_the_state_file_says_what_runs(start: Start) -> None:
     assert supervised.files.supervised()
 
 
+@pytest.mark.slow
 def test_the_end_of_the_command_that_started_it_stops_the_server(start: Start) -> None:
     supervised = start()
     supervised.wait_until_serving()
@@ -118,6 +120,7 @@ def test_the_end_of_the_command_that_started_it_stops_the_server(start: Start) -
     assert supervised.state() is None
 
 
+@pytest.mark.slow
 def test_a_detached_server_outlives_the_command(start: Start) -> None:
     supervised = start()
     supervised.wait_until_serving()
@@ -131,6 +134,7 @@ def test_a_detached_server_outlives_the_command(start: Start) -> None:
     supervised.assert_nothing_left()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_the_server(start: Start, number: signal.Signals) -> None:
     supervised = start()
@@ -147,6 +151,7 @@ def test_nothing_is_started_where_nothing_can_be_written(start: Start) -> None:
     assert [file.name for file in supervised.files.folder.iterdir()] == ["lock"]
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_does_not_keep_a_server_from_ending_in_order(start: Start) -> None:
     supervised = start()
     supervised.wait_until_serving()
@@ -158,6 +163,7 @@ def test_a_disk_that_fills_up_does_not_keep_a_server_from_ending_in_order(start:
     assert supervised.state() is None
 
 
+@pytest.mark.slow
 def test_a_killed_server_is_reported_and_cleared_away(start: Start) -> None:
     supervised = start()
     os.kill(supervised.wait_until_serving().server, signal.SIGKILL)
@@ -177,6 +183,7 @@ def test_a_server_that_ends_by_itself_is_reported_with_its_exit_code(start: Star
     assert state.reason == "tritonserver ended with exit code 7"
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_takes_the_server_with_it(start: Start) -> None:
     supervised = start()
     server = supervised.wait_until_serving().server
@@ -190,6 +197,7 @@ def test_a_killed_supervisor_takes_the_server_with_it(start: Start) -> None:
     assert supervised.state() is None
 
 
+@pytest.mark.slow
 def test_the_next_supervisor_clears_away_what_a_killed_one_left(start: Start) -> None:
     first = start()
     first.wait_until_serving()
@@ -201,6 +209,7 @@ def test_the_next_supervisor_clears_away_what_a_killed_one_left(start: Start) ->
     assert second.process.poll() is None
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_end_is_killed_when_asked_again(start: Start) -> None:
     supervised = start(STUBBORN_SERVER)
     supervised.wait_until_serving()
@@ -212,6 +221,7 @@ def test_a_server_that_does_not_end_is_killed_when_asked_again(start: Start) -> 
     supervised.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_two_supervisors_cannot_share_a_port_base(start: Start) -> None:
     first = start()
     state = first.wait_until_serving()

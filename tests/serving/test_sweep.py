@@ -62,6 +62,7 @@ def test_a_sweep_ends_processes_and_removes_files_of_this_instance_alone(
     assert sweep(instance, shared_memory) == []
 
 
+@pytest.mark.slow
 def test_what_killed_processes_shared_goes_with_them(instance: Instance) -> None:
     with sharing({**os.environ, VARIABLE: instance.id}) as engine, sharing() as another:
         tracker, *others = sorted(processes_of(instance.id), key=is_resource_tracker, reverse=True)
@@ -72,6 +73,7 @@ def test_what_killed_processes_shared_goes_with_them(instance: Instance) -> None
         assert not is_resource_tracker(tracker)
 
 
+@pytest.mark.slow
 def test_a_tracker_that_does_not_end_is_killed(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.serving.sweep.TRACKER_S", 0.1)
     code = "from multiprocessing.resource_tracker import main; import time; time.sleep(600)"

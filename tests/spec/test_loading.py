@@ -145,5 +145,6 @@ def test_no_type_is_coerced() -> None:
     assert "variants.llm_baseline.versions.1.batching" in refused_change("batching: false", "batching: 0")
 
 
+@pytest.mark.slow
 def test_yaml_without_a_bottom_is_refused() -> None:
     assert refused("name: " + "[" * 1_000) == "mine.yaml: it is nested too deeply for a profile: four levels are enough"

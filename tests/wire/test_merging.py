@@ -26,6 +26,7 @@ def streams(draw: st.DrawFn) -> list[Delta]:
     return parts
 
 
+@pytest.mark.slow
 @given(streams(), st.data())
 def test_any_partition_merges_to_the_same(stream: list[Delta], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, len(stream) - 1)))) if len(stream) > 1 else []
@@ -35,6 +36,7 @@ def test_any_partition_merges_to_the_same(stream: list[Delta], data: st.DataObje
     assert merged == merge(stream)
 
 
+@pytest.mark.slow
 @given(streams())
 def test_nothing_is_lost_and_nothing_added(stream: list[Delta]) -> None:
     merged = merge(stream)
@@ -59,6 +61,7 @@ def test_nothing_is_lost_and_nothing_added(stream: list[Delta]) -> None:
     assert merged.num_input_tokens == max(delta.num_input_tokens for delta in stream)
 
 
+@pytest.mark.slow
 @given(streams())
 def test_merging_leaves_its_arguments_alone(stream: list[Delta]) -> None:
     before = [repr(delta) for delta in stream]

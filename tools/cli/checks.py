@@ -59,7 +59,7 @@ def run_checks(
         bool,
         typer.Option(
             "--fast",
-            help="Without the tests marked e2e (a real server and model), browser, and slow (half a second or more).",
+            help="Without tests marked e2e (a real server and model), browser, and slow (a fifth of a second or more).",
         ),
     ] = False,
 ) -> None:

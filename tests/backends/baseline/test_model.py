@@ -88,6 +88,7 @@ def submitted(model: TritonPythonModel, monkeypatch: pytest.MonkeyPatch) -> list
     return found
 
 
+@pytest.mark.slow
 def test_execute_returns_when_all_its_requests_have_ended(model: TritonPythonModel) -> None:
     requests = [request(f"word{i}", f'{{"max_tokens": {3 * i + 1}}}') for i in range(4)]
     model.execute(requests)
@@ -96,6 +97,7 @@ def test_execute_returns_when_all_its_requests_have_ended(model: TritonPythonMod
         assert asked.sender.text == "".join(mock_tokens(f"word{i}", 3 * i + 1))
 
 
+@pytest.mark.slow
 def test_execute_blocks_as_long_as_one_request_runs(model: TritonPythonModel) -> None:
     short, endless = request(), request(sampling=ENDLESS)
     with executing(model, short, endless) as thread:
@@ -109,6 +111,7 @@ def test_execute_blocks_as_long_as_one_request_runs(model: TritonPythonModel) ->
     assert endless.sender.error.message().startswith("the client cancelled the request after ")
 
 
+@pytest.mark.slow
 def test_every_output_has_the_batch_dimension(model: TritonPythonModel) -> None:
     asked = request(return_finish_reason=True, return_num_input_tokens=True, return_num_output_tokens=True)
     model.execute([asked])
@@ -117,6 +120,7 @@ def test_every_output_has_the_batch_dimension(model: TritonPythonModel) -> None:
         assert [tensor.as_numpy().shape for tensor in response.output_tensors()] == [(1, 1)] * 4
 
 
+@pytest.mark.slow
 def test_ragged_input_ids_are_read_away_from_the_batch_dimension(
     model: TritonPythonModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +129,7 @@ def test_ragged_input_ids_are_read_away_from_the_batch_dimension(
     assert [wire.token_ids for wire in found[0].requests] == [[5, 6, 7], [8]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batching", [True, False])
 def test_a_batch_is_generated_together_only_where_model_json_says_so(
     places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batching: bool
@@ -135,6 +140,7 @@ def test_a_batch_is_generated_together_only_where_model_json_says_so(
         assert [(len(message.requests), message.together) for message in found] == [(3, batching)]
 
 
+@pytest.mark.slow
 def test_a_wrong_request_fails_alone(model: TritonPythonModel) -> None:
     good = request()
     two_prompts = request()
@@ -149,6 +155,7 @@ def test_a_wrong_request_fails_alone(model: TritonPythonModel) -> None:
     assert unknown.sender.error.message() == 'sampling parameter "temprature" is unknown: did you mean "temperature"?'
 
 
+@pytest.mark.slow
 def test_nothing_but_wrong_requests_does_not_block(model: TritonPythonModel) -> None:
     wrong = request(stream=np.array([[True, True]]))
     model.execute([wrong])
@@ -156,6 +163,7 @@ def test_nothing_but_wrong_requests_does_not_block(model: TritonPythonModel) -> 
     assert wrong.sender.error.message() == '"stream" has 2 elements: it takes exactly 1'
 
 
+@pytest.mark.slow
 def test_a_response_that_cannot_be_sent_does_not_block(model: TritonPythonModel) -> None:
     broken = request()
 
@@ -167,6 +175,7 @@ def test_a_response_that_cannot_be_sent_does_not_block(model: TritonPythonModel)
         pass
 
 
+@pytest.mark.slow
 def test_a_dead_engine_ends_execute_and_the_next_request_is_told(model: TritonPythonModel) -> None:
     asked = request(sampling=ENDLESS)
     with executing(model, asked):
@@ -181,6 +190,7 @@ def test_a_dead_engine_ends_execute_and_the_next_request_is_told(model: TritonPy
     assert "it is being started again: retry in some seconds" in following.sender.error.message()
 
 
+@pytest.mark.slow
 def test_the_engine_is_told_how_many_can_come_together(places: Path, tmp_path: Path) -> None:
     with serving(tmp_path / "llm") as model:
         assert model._engine._supervisor._launch.parameters["MAX_BATCH_SIZE"] == "8"

@@ -41,6 +41,7 @@ def assert_by_weight(picked: Counter[str], of: Sequence[Target]) -> None:
         assert statistic < CHI_SQUARE[len(weighted) - 1], f"{picked} for {expected}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_keys_are_spread_by_weight(weights: list[int]) -> None:
     of = targets(weights)
@@ -93,6 +94,7 @@ def test_a_weight_that_shrinks_moves_only_keys_that_it_had(weights: list[int], k
     assert before.model in (after.model, f"llm_{index}")
 
 
+@pytest.mark.slow
 def test_a_canary_takes_no_more_users_than_its_weight_grew_by() -> None:
     users = [f"user-{number}" for number in range(PICKS)]
     steps = [10, 50, 250, 500, 1000]

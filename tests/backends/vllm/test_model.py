@@ -47,6 +47,7 @@ def model(places: Path, tmp_path: Path) -> Iterator[TritonPythonModel]:
     assert list(places.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_requests_of_every_kind_side_by_side(model: TritonPythonModel) -> None:
     """One engine serves them all: streams, whole answers, several sequences, wrong ones, abandoned ones."""
     stream = InferenceRequest({"text_input": "你 好 🙂", "stream": True, "sampling_parameters": '{"max_tokens": 12}'})
@@ -93,6 +94,7 @@ def test_requests_of_every_kind_side_by_side(model: TritonPythonModel) -> None:
     assert error(gone)[1].startswith("the client cancelled the request after ")
 
 
+@pytest.mark.slow
 def test_a_dead_engine_fails_what_is_in_flight(model: TritonPythonModel) -> None:
     request = InferenceRequest({"text_input": "a", "stream": True, "sampling_parameters": '{"max_tokens": 1000000}'})
     model.execute([request])
@@ -103,6 +105,7 @@ def test_a_dead_engine_fails_what_is_in_flight(model: TritonPythonModel) -> None
     assert message.startswith('the engine of "m" version 1 died: engine process ')
 
 
+@pytest.mark.slow
 def test_what_is_in_flight_ends_with_the_model(places: Path, tmp_path: Path) -> None:
     model = TritonPythonModel()
     model.initialize(arguments(tmp_path / "llm", model_json={"step_s": 0.002}))
@@ -151,6 +154,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("described", "text"), REFUSED)
 def test_a_model_that_cannot_work_is_refused_with_the_reason(
     places: Path, tmp_path: Path, described: dict[str, Any], text: str

@@ -49,6 +49,7 @@ def bare_text(running: Baseline, ids: list[int], made: list[int]) -> str:
     return str(whole[len(before) :]).rstrip("\ufffd")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 async def test_greedy_answers_are_those_of_transformers_alone(model_folder: Path, bare: Any, attention: str) -> None:
     async with baseline(model_folder, batching=False, attention=attention) as running:
@@ -59,6 +60,7 @@ async def test_greedy_answers_are_those_of_transformers_alone(model_folder: Path
             assert (answer.tokens, answer.finish_reason) == (24, "length")
 
 
+@pytest.mark.slow
 async def test_in_a_batch_every_row_answers_as_it_would_alone(model_folder: Path) -> None:
     async with baseline(model_folder) as running:
         alone = [await running.ask(prompt, temperature=0, max_tokens=24) for prompt in PROMPTS]
@@ -148,6 +150,7 @@ async def test_the_eos_tokens_of_the_generation_config_end_the_text(
         assert (ignoring.tokens, ignoring.finish_reason) == (12, "length")
 
 
+@pytest.mark.slow
 async def test_sampling_with_a_seed_does_not_depend_on_the_batch(model_folder: Path) -> None:
     parameters = {"temperature": 1.5, "top_p": 0.9, "top_k": 50, "min_p": 0.001, "max_tokens": 20, "ignore_eos": True}
     async with baseline(model_folder) as running:
@@ -173,6 +176,7 @@ async def test_greedy_and_sampled_rows_share_a_batch(model_folder: Path) -> None
         assert (await running.run(works))[1].text == alone.text
 
 
+@pytest.mark.slow
 async def test_one_candidate_is_the_greedy_choice(model_folder: Path) -> None:
     async with baseline(model_folder) as running:
         greedy = await running.ask(PROMPTS[0], temperature=0, max_tokens=20)
@@ -180,6 +184,7 @@ async def test_one_candidate_is_the_greedy_choice(model_folder: Path) -> None:
             assert (await running.ask(PROMPTS[0], temperature=1, max_tokens=20, **narrow)).text == greedy.text
 
 
+@pytest.mark.slow
 async def test_padding_is_not_penalised_as_a_repetition(model_folder: Path) -> None:
     async with baseline(model_folder) as running:
         parameters = {"temperature": 0, "max_tokens": 20, "repetition_penalty": 1.8}

@@ -124,6 +124,7 @@ messages = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(messages | json_values)
 def test_any_json_is_either_a_conversation_or_refused(value: Any) -> None:
     refused = None

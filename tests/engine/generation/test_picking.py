@@ -88,6 +88,7 @@ def test_only_what_the_parameters_leave_is_picked(backend: Any, sampling: dict[s
     assert picked == possible
 
 
+@pytest.mark.slow
 def test_tokens_are_picked_as_often_as_they_are_likely(backend: Any) -> None:
     picker = RowPicker([row(backend, [1], seed=5)], 1, "cpu")
     counts = [0] * VOCABULARY

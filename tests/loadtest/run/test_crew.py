@@ -45,6 +45,7 @@ def test_a_worker_is_there_when_it_has_said_that_it_listens() -> None:
     assert master.sent == [(messages.WELCOME, {}, "host_2")]
 
 
+@pytest.mark.slow
 def test_workers_are_waited_for_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "_SAY_EVERY_S", 0.0)
     said: list[str] = []

@@ -111,6 +111,7 @@ def test_a_seat_that_was_left_is_taken_again() -> None:
     assert second.place == 1
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_its_time_is_over() -> None:
     case = Case(duration_s=0.2, warmup_s=0.1)
     run(*(case.user() for _ in range(2)))
@@ -119,6 +120,7 @@ def test_a_run_ends_when_its_time_is_over() -> None:
     assert all(sent.due_at < case.started_at + 0.31 for sent in case.server.sent)
 
 
+@pytest.mark.slow
 def test_what_is_due_in_the_warm_up_is_neither_counted_nor_shown_to_locust() -> None:
     case = Case(duration_s=0.2, warmup_s=0.1)
     run(case.user())
@@ -204,6 +206,7 @@ def a_stage(case: Case, number: int, rate: float) -> None:
     case.generator.next_stage(Stage(number=number, rate=rate, seconds=60), time.time())
 
 
+@pytest.mark.slow
 def test_the_next_stage_cuts_the_one_before_and_counts_by_itself() -> None:
     server = FakeServer(seconds=60)
     case = Case(server, shape="rate", rate=100)

@@ -70,6 +70,7 @@ def due() -> list[float]:
     return list(takewhile(lambda at: at < SECONDS, times))
 
 
+@pytest.mark.slow
 def test_a_server_that_answers_nothing_is_sent_everything_when_it_is_due() -> None:
     server = FakeServer(seconds=60)
     loop = Loop(server)
@@ -82,6 +83,7 @@ def test_a_server_that_answers_nothing_is_sent_everything_when_it_is_due() -> No
     loop.sender.cut()
 
 
+@pytest.mark.slow
 def test_targets_take_turns_and_get_the_same_prompts() -> None:
     server = FakeServer()
     loop = Loop(server, targets=("a", "b"))
@@ -93,6 +95,7 @@ def test_targets_take_turns_and_get_the_same_prompts() -> None:
     assert prompts["a"][:shared] == prompts["b"][:shared]
 
 
+@pytest.mark.slow
 def test_two_processes_send_together_what_one_would() -> None:
     servers = [FakeServer(), FakeServer()]
     loops = [Loop(server, share=Share(index, 2)) for index, server in enumerate(servers)]
@@ -104,6 +107,7 @@ def test_two_processes_send_together_what_one_would() -> None:
     assert all(server.sent for server in servers)
 
 
+@pytest.mark.slow
 def test_who_takes_over_a_share_takes_what_is_due_from_then_on() -> None:
     server = FakeServer()
     loop = Loop(server, share=Share(0, 2))
@@ -114,6 +118,7 @@ def test_who_takes_over_a_share_takes_what_is_due_from_then_on() -> None:
     assert loop.times(server) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_beyond_its_bound_it_sends_late_and_counts_from_when_it_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_loop, "MOST_IN_FLIGHT", 2)
     server = FakeServer(seconds=0.02)
@@ -126,6 +131,7 @@ def test_beyond_its_bound_it_sends_late_and_counts_from_when_it_was_due(monkeypa
     assert loop.sender.in_flight <= 2
 
 
+@pytest.mark.slow
 def test_what_was_due_and_not_sent_when_it_stops_counts_as_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_loop, "MOST_IN_FLIGHT", 3)
     server = FakeServer(seconds=60)
@@ -141,6 +147,7 @@ def test_what_was_due_and_not_sent_when_it_stops_counts_as_cut(monkeypatch: pyte
     assert len(server.sent) == 3
 
 
+@pytest.mark.slow
 def test_sessions_go_on_when_their_answer_is_there() -> None:
     server = FakeServer()
     loop = Loop(server, turns=2)

@@ -34,6 +34,7 @@ def test_gaps_scatter_as_those_of_a_poisson_process_do() -> None:
     assert deviation / mean == pytest.approx(1.0, abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_ramp_brings_as_many_as_the_area_under_it() -> None:
     ramp = RateCurve(((0.0, 10.0), (100.0, 50.0)))
     early = sum(len(times(ramp, seed, 50.0)) for seed in range(20))

@@ -126,6 +126,7 @@ def watch() -> Iterator[HealthWatch]:
     watch.stop()
 
 
+@pytest.mark.slow
 def test_a_running_watch_sees_that_its_own_process_blocks(watch: HealthWatch) -> None:
     with gevent.Timeout(60):
         while watch.health(QUICK).loop_lag_p99_ms is None:

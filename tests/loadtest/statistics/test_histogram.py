@@ -67,6 +67,7 @@ def test_parts_add_up_to_the_whole_in_any_order(parts: list[list[float]], order:
     assert merged.encode() == whole.encode()
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(times, min_size=1))
 def test_other_ports_read_the_encoded_histogram(seconds: list[float]) -> None:

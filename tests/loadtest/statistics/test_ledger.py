@@ -43,6 +43,7 @@ outcomes = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(st.lists(outcomes, max_size=4), max_size=3), min_size=1, max_size=3), st.randoms())
 def test_workers_in_pieces_in_any_order_make_the_same_run_as_one_process(

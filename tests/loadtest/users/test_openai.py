@@ -44,6 +44,7 @@ def ask(asker: Asker, fake: FakeOpenAi, *requests: dict[str, Any]) -> list[Answe
         return asker.ask(options, *requests)
 
 
+@pytest.mark.slow
 def test_counts_with_every_event(asker: Asker) -> None:
     fake = FakeOpenAi(CONTINUOUS)
 

@@ -146,6 +146,7 @@ def test_a_batched_model_gets_its_batch_dimension(serve: Serve, asker: Asker) ->
     assert triton.seen[-1].version == "1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", KSERVE)
 def test_many_at_once(serve: Serve, asker: Asker, protocol: Protocol) -> None:
     """Also more than gevent's thread pool has threads, in which gRPC waits."""
@@ -277,6 +278,7 @@ def test_the_deadline_holds_without_the_servers_help(serve: Serve, asker: Asker,
     assert answer.outcome.e2e_s >= 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", KSERVE)
 @pytest.mark.parametrize("end", ["close_after_s", "kill_after_s"])
 def test_what_is_ended_here_ends_on_the_server(serve: Serve, asker: Asker, protocol: Protocol, end: str) -> None:
@@ -314,6 +316,7 @@ def test_an_unknown_model(serve: Serve, asker: Asker, protocol: Protocol) -> Non
     assert answer.failure.message.startswith("the server knows no such model; ready are llm_awq")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [Protocol.GENERATE_STREAM, Protocol.GENERATE])
 @pytest.mark.parametrize(("hangs_up", "connections"), [(False, 1), (True, 3)])
 def test_a_connection_is_kept_unless_the_server_closes_it(

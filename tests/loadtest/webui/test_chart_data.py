@@ -21,6 +21,7 @@ def test_a_distribution_climbs_from_its_smallest_to_its_largest_value() -> None:
     assert curve["ms"][at_median] == pytest.approx(result.targets[0].ttft_ms.p50, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_thousands_of_values_become_a_few_hundred_points_and_the_tail_stays() -> None:
     draw = random.Random(1)
     outcomes = [answer("llm_bf16", at / 100, ttft_s=draw.expovariate(2)) for at in range(5000)]

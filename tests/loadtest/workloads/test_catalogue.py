@@ -125,6 +125,7 @@ def test_max_tokens_is_no_sampling_parameter() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_mixture_draws_its_parts_by_their_shares(tmp_path: Path) -> None:
     (tmp_path / "part.yaml").write_text(WHOLE, encoding="utf-8")
     (tmp_path / "lines.jsonl").write_text('{"prompt": "Hello", "max_tokens": 3}\n', encoding="utf-8")

@@ -16,6 +16,7 @@ LENGTH: TypeAdapter[LogNormal] = TypeAdapter(Length)
 COUNT: TypeAdapter[Between] = TypeAdapter(Count)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.integers(10, 2000), st.floats(1.2, 6.0), st.integers(0, 2**32))
 def test_median_and_p90_of_what_is_drawn(median: int, spread: float, seed: int) -> None:

@@ -41,6 +41,7 @@ def question(request: PlannedRequest) -> str:
     return request.prompt if request.prompt is not None else request.messages[-1].content
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.sampled_from(workload_names()), st.integers(0, 2**63), st.integers(0, 1000), st.integers(0, 10**6))
 def test_the_same_seed_gives_the_same_sessions(name: str, seed: int, worker: int, user: int) -> None:
@@ -51,6 +52,7 @@ def test_the_same_seed_gives_the_same_sessions(name: str, seed: int, worker: int
     assert drawn[0] == drawn[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     st.sampled_from(workload_names()),
@@ -88,6 +90,7 @@ def test_fixed_lengths_are_exact(name: str, tokens: int) -> None:
             assert (request.max_tokens, request.exact) == (256, True)
 
 
+@pytest.mark.slow
 def test_chat_has_the_lengths_its_file_states() -> None:
     requests = first_requests(load_workload(options("chat"), count_tokens=words_and_marks), 0, 2000)
     prompts = [words_and_marks(question(request)) for request in requests]

@@ -54,6 +54,7 @@ def as_line(request: PlannedRequest) -> str:
     return json.dumps(line, sort_keys=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(LINE, min_size=1, max_size=12), st.sampled_from(["\n", "\r\n", "\n\n"]), st.booleans())
 def test_what_is_written_is_asked_once_in_each_round(lines: list[dict[str, Any]], end: str, ascii_only: bool) -> None:
