@@ -124,7 +124,7 @@ def test_what_asks_real_engines_runs_alone_after_the_rest(
     failing.add("pytest")
     assert main(["test"]) == 1
     assert [command[0] for command in runs[:6]] == ["ruff", "mypy", *["pytest"] * 4]
-    assert runs[6] == ("pytest", "-m", "e2e and not light and not gpu")
+    assert runs[6] == ("pytest", "-m", "e2e and not light and not gpu", "--durations=12")
     assert capsys.readouterr().out.endswith("; pytest, part 4 of 4; pytest, e2e\n")
 
 

@@ -8,13 +8,20 @@ from tests.client.conftest import Serve
 from tests.client.fakes.triton import Fail, Say, Seen, Step, engine, tokenizer
 from tools.client.address import Protocol, ServerAddress
 from tools.client.answers_table import answers_table, shortened, summary
+from tools.client.client import Client
 from tools.client.completion import Completion
 from tools.client.errors import ServerUnreachableError
-from tools.client.question import WARM_UP_TOKENS, RungAnswer, RungProgress, Stage, ask_every_rung
+from tools.client.question import WARM_UP_TOKENS, OnProgress, Question, RungAnswer, RungProgress, Stage, ask_rungs
 from tools.client.request import Target
 from tools.client.rungs import LADDER, ROUTER
+from tools.client.sampling import GREEDY
 
 THREE = {"1": ("READY", ""), "2": ("UNAVAILABLE", "unloaded"), "3": ("READY", "")}
+
+
+def ask(address: ServerAddress, on_progress: OnProgress, protocol: Protocol = Protocol.GRPC) -> list[RungAnswer]:
+    with Client(address.endpoint(protocol)) as client:
+        return list(ask_rungs(client, Question("Why blue?", sampling={**GREEDY, "max_tokens": 32}), on_progress))
 
 
 def three_words(_: Seen) -> Sequence[Step]:
@@ -29,7 +36,7 @@ def test_every_ready_rung_gets_the_same_request(serve: Serve, protocol: Protocol
         engine("not_on_the_ladder", script=three_words),
     )
 
-    answers = ask_every_rung(address, "Why blue?", 32, lambda _: None, protocol)
+    answers = ask(address, lambda _: None, protocol)
 
     assert [answer.rung.label for answer in answers] == ["v0", "v1b", "v2"]
     assert [answer.completion.text for answer in answers if answer.completion] == ["The sky is"] * 3
@@ -49,7 +56,7 @@ def test_every_ready_rung_gets_the_same_request(serve: Serve, protocol: Protocol
 def test_the_release_router_is_asked_last(serve: Serve) -> None:
     _, address = serve(tokenizer(), engine("chat", script=three_words), engine("llm_eagle", script=three_words))
 
-    answers = ask_every_rung(address, "Why blue?", 32, lambda _: None)
+    answers = ask(address, lambda _: None)
 
     assert [(answer.rung.label, str(answer.rung.target)) for answer in answers] == [
         ("v4", "llm_eagle:1"),
@@ -61,7 +68,7 @@ def test_progress_tells_what_happens(serve: Serve) -> None:
     _, address = serve(tokenizer(), engine("llm_bf16", script=three_words))
     progress: list[RungProgress] = []
 
-    ask_every_rung(address, "Why blue?", 32, progress.append)
+    ask(address, progress.append)
 
     assert [(step.stage, step.text) for step in progress] == [
         (Stage.WARMING_UP, ""),
@@ -83,7 +90,7 @@ def test_a_rung_that_fails_does_not_stop_the_others(serve: Serve) -> None:
     )
     progress: list[RungProgress] = []
 
-    failed, answered = ask_every_rung(address, "Why blue?", 32, progress.append)
+    failed, answered = ask(address, progress.append)
 
     message = 'model "llm_baseline:1": the engine is restarting [5 s] (UNAVAILABLE)'
     assert failed.completion is None
@@ -98,12 +105,12 @@ def test_a_rung_that_fails_does_not_stop_the_others(serve: Serve) -> None:
 def test_no_rung_no_answer(serve: Serve) -> None:
     _, address = serve(tokenizer())
 
-    assert ask_every_rung(address, "Why blue?", 32, lambda _: None) == []
+    assert ask(address, lambda _: None) == []
 
 
 def test_no_server() -> None:
     with pytest.raises(ServerUnreachableError):
-        ask_every_rung(ServerAddress("127.0.0.1", 1, 1, 1), "Why blue?", 32, lambda _: None)
+        ask(ServerAddress("127.0.0.1", 1, 1, 1), lambda _: None)
 
 
 def drawn(answers: Sequence[object]) -> str:
@@ -115,7 +122,7 @@ def drawn(answers: Sequence[object]) -> str:
 def test_the_table(serve: Serve) -> None:
     _, address = serve(tokenizer(), engine("llm_bf16", script=three_words))
 
-    table = drawn(ask_every_rung(address, "Why blue?", 32, lambda _: None))
+    table = drawn(ask(address, lambda _: None))
 
     for expected in ("v2", "llm_bf16:1", "paged KV cache", "The sky is", "TTFT ms", "TPOT ms", "tokens/s"):
         assert expected in table

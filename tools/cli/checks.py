@@ -38,6 +38,8 @@ _FULL_PARTS = (
 )
 _FAST = "not e2e and not slow and not gpu and not browser and not promtool"
 _FAST_OPTIONS = ("-m", _FAST, "--hypothesis-profile=fast")
+# A full run has to stay under 40 minutes: it says where they go.
+_FULL_OPTIONS = ("--durations=12",)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def run_checks(
     else:
         failed = _failed_side_by_side(side_by_side(fast=fast))
         if not fast:
-            failed += _failed_in_turn([_pytest("pytest, e2e", "-m", f"{_ALONE} and {_all()}")])
+            failed += _failed_in_turn([_pytest("pytest, e2e", "-m", f"{_ALONE} and {_all()}", *_FULL_OPTIONS)])
     if fast:
         left_out = "e2e, slow, browser, promtool or gpu"
         print(f"== not run: what is marked {left_out}; ./ladder test runs all but gpu", flush=True)
@@ -96,7 +98,7 @@ def checks(*, fast: bool, pytest_arguments: Sequence[str]) -> list[Check]:
 
 def side_by_side(*, fast: bool) -> list[Check]:
     """What is run at the same time: pytest several times, each with a part of the tests that ask no real engine."""
-    options = _FAST_OPTIONS if fast else ("-m", f"not ({_ALONE}) and {_all()}")
+    options = _FAST_OPTIONS if fast else ("-m", f"not ({_ALONE}) and {_all()}", *_FULL_OPTIONS)
     colour = ("--color=yes",) if sys.stdout.isatty() else ()
     parts = [[f"tests/{name}" for name in part] for part in (_FAST_PARTS if fast else _FULL_PARTS)]
     others = [f"--ignore={folder}" for folder in ("tests/e2e", *(folder for part in parts for folder in part))]

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from tools.client.address import Protocol, ServerAddress
 from tools.client.client import Client
 from tools.client.completion import Completion
 from tools.client.errors import ClientError
@@ -74,14 +73,6 @@ class RungAnswer:
 
 
 OnProgress = Callable[[RungProgress], None]
-
-
-def ask_every_rung(
-    base: ServerAddress, question: str, max_tokens: int, on_progress: OnProgress, protocol: Protocol = Protocol.GRPC
-) -> list[RungAnswer]:
-    """Ask every ready rung of a server, lowest first, with greedy decoding. See `ask_rungs`."""
-    with Client(base.endpoint(protocol)) as client:
-        return list(ask_rungs(client, Question(question, sampling={**GREEDY, "max_tokens": max_tokens}), on_progress))
 
 
 def ask_rungs(client: Client, question: Question, on_progress: OnProgress) -> Iterator[RungAnswer]:

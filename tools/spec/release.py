@@ -136,10 +136,6 @@ class Route(SpecModel):
             return self.fallback
         return tuple(sorted((target for target in self.targets if target.weight), key=lambda target: -target.weight))
 
-    def weight_of(self, name: str) -> float:
-        """Weight in percent of the target MODEL:VERSION; 0 for one that the route does not list."""
-        return next((target.weight for target in self.targets if target.name == name), 0.0)
-
     @model_validator(mode="after")
     def _targets_fit(self) -> Route:
         problems = [*self._weight_problems(), *self._repeats(), *self._bound_problems()]

@@ -40,6 +40,7 @@ from ..lora import LoraTable
 from ..parameters import SAMPLING_RULES, Rule, limit_max_tokens, parse_parameters
 from ..process_memory import ProcessTreeMemory
 from .base import Emit, EngineInfo, Work, cannot_tokenize
+from .vllm_threads import unbind_threads
 from .vllm_worker import PEAK_MEMORY, has_worker_memory, with_worker_memory
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,8 @@ class VllmAdapter:
         if self._with_metrics and arguments.disable_log_stats:
             log.warning('REPORT_CUSTOM_METRICS is set but model.json has "disable_log_stats": no scheduler metrics')
         loggers = [_logger_class(self._stats)] if self._with_metrics and not arguments.disable_log_stats else []
+        if current_platform.is_cpu():
+            unbind_threads()
         self._engine = AsyncLLM.from_engine_args(arguments, stat_loggers=loggers)
         self._tasks = await self._engine.get_supported_tasks()
         config = self._engine.vllm_config

@@ -11,8 +11,11 @@ from typing import Any
 from vllm import SamplingParams
 from vllm import __version__ as vllm_version
 from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
+
+from .vllm_threads import unbind_threads
 
 VLLM_VERSION: str = vllm_version
 
@@ -22,6 +25,9 @@ class BareEngine:
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         """Raises what vLLM raises for arguments that it does not take, or a model that does not load."""
+        if current_platform.is_cpu():
+            # As the served engine does: the two are compared.
+            unbind_threads()
         self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
 
     async def generate(self, token_ids: Sequence[int], tokens: int, request_id: str) -> AsyncIterator[int]:
