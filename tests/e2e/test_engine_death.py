@@ -51,6 +51,13 @@ def shared_memory_of(processes: list[psutil.Process]) -> set[Path]:
     return {Path(path) for path in maps if path.startswith("/dev/shm/psm_")}
 
 
+def test_no_core_is_every_engines_alone(server: Deployment) -> None:
+    """Bound to the first core, an engine that loads waits for minutes beside a busy one."""
+    allowed = psutil.Process().cpu_affinity()
+    assert below(server, "VLLM::Worker").cpu_affinity() == allowed
+    assert below(server, "VLLM::EngineCore").cpu_affinity() == allowed
+
+
 VICTIMS: dict[str, Callable[[Deployment], psutil.Process]] = {
     "engine": engine,
     "engine core": lambda server: below(server, "VLLM::EngineCore"),
