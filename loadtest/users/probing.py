@@ -27,6 +27,8 @@ class Speaks(StrEnum):
 
     HTTP = "HTTP"
     GRPC = "gRPC"
+    BOTH = "HTTP and gRPC"
+    """As a proxy does, whose port takes whatever comes."""
     TLS = "TLS"
     NOTHING_KNOWN = "neither HTTP nor gRPC nor TLS"
 
@@ -46,9 +48,10 @@ def what_speaks(endpoint: Endpoint) -> Speaks:
         begun, second, first = tls.result(), http2.result(), http1.result()
     if begun is True:
         return Speaks.TLS
+    in_words = (first or b"").startswith(b"HTTP/1")
     if second and len(second) >= _SETTINGS and second[3] == _SETTINGS:
-        return Speaks.GRPC
-    if (second or b"").startswith(b"HTTP/1") or (first or b"").startswith(b"HTTP/1"):
+        return Speaks.BOTH if in_words else Speaks.GRPC
+    if in_words or (second or b"").startswith(b"HTTP/1"):
         return Speaks.HTTP
     if begun is None and second is None and first is None:
         raise LoadTestError(

@@ -72,7 +72,7 @@ def _check_port(endpoint: Endpoint, options: LoadOptions) -> None:
     if speaks is Speaks.TLS:
         raise LoadTestError(f'"{endpoint.url}" wants TLS: give {secure}://{endpoint.authority} as the host')
     wanted = Speaks.GRPC if endpoint.protocol is address.Protocol.GRPC else Speaks.HTTP
-    if speaks is wanted:
+    if speaks in (wanted, Speaks.BOTH):
         return
     other = {
         Speaks.HTTP: "tritonserver's gRPC port is one above its HTTP port (8001 by default)",

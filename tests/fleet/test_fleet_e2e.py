@@ -118,7 +118,7 @@ def test_a_release_walks_over_the_servers_and_back_and_no_stream_fails(fleet: Fl
         assert fleet.status.in_force == {CANARY: 100.0, STABLE: 0.0}
         back = fleet.release("abort", "--why", "to see it go back")
         assert back.returncode == 0, back.stdout + back.stderr
-        assert "In force at the router after" in back.stdout
+        assert "In force at the proxy after" in back.stdout
     assert fleet.weights == {STABLE: 100.0}
     assert crowd.failed == crowd.cut == []
     assert crowd.answered.total() > 100

@@ -241,7 +241,7 @@ def _say_in_force(site: Steered, route: str, weights: Weights, console: Console)
             soft_wrap=True,
         )
     else:
-        console.print(f"In force at the router after {waited:.1f} s.")
+        console.print(f"In force at the {site.divider} after {waited:.1f} s.")
 
 
 def _site(port_base: int | None, *, fleet: bool) -> Steered:

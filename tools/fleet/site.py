@@ -64,6 +64,10 @@ class FleetSite:
         return " --fleet"
 
     @property
+    def divider(self) -> str:
+        return "proxy"
+
+    @property
     def folder(self) -> ReleaseFolder:
         return ReleaseFolder(self.files.release)
 

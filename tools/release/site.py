@@ -91,6 +91,11 @@ class Site:
         return ""
 
     @property
+    def divider(self) -> str:
+        """See `Steered.divider`."""
+        return "router"
+
+    @property
     def routes(self) -> list[str]:
         """See `Steered.routes`."""
         return [route.name for route in self.release().routes]

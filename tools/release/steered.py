@@ -28,6 +28,11 @@ class Steered(Protocol):
         ...
 
     @property
+    def divider(self) -> str:
+        """What divides the traffic, as it is called in messages."""
+        ...
+
+    @property
     def folder(self) -> ReleaseFolder:
         """The files of its releases."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import threading
@@ -88,6 +89,44 @@ def test_grpc_to_the_http_port(serve: Serve) -> None:
         f'"grpc://127.0.0.1:{address.http_port}" speaks HTTP, protocol "grpc" needs gRPC: '
         "tritonserver's gRPC port is one above its HTTP port (8001 by default)"
     )
+
+
+@contextmanager
+def one_port_for(address: ServerAddress) -> Iterator[int]:
+    """A proxy whose port takes HTTP/1 and HTTP/2, as Envoy's does."""
+
+    def carry(source: socket.socket, sink: socket.socket, said: bytes = b"") -> None:
+        with contextlib.suppress(OSError):
+            while said := said or source.recv(65536):
+                sink.sendall(said)
+                said = b""
+            sink.shutdown(socket.SHUT_WR)
+
+    def connect(client: socket.socket) -> None:
+        said = client.recv(65536)
+        port = address.grpc_port if said.startswith(b"PRI ") else address.http_port
+        with client, socket.create_connection(("127.0.0.1", port)) as server:
+            back = threading.Thread(target=carry, args=(server, client), daemon=True)
+            back.start()
+            carry(client, server, said)
+            back.join()
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=connect, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("protocol", KSERVE)
+def test_a_proxy_takes_http_and_grpc_on_one_port(serve: Serve, protocol: Protocol) -> None:
+    _, address = serve(engine("llm_bf16"))
+    with one_port_for(address) as port:
+        check_targets(run(port, protocol), PROMPT)
 
 
 @pytest.mark.parametrize("protocol", [Protocol.GENERATE, Protocol.GRPC])
