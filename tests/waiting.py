@@ -8,9 +8,9 @@ from collections.abc import Callable
 NEVER_S = 30.0
 
 
-def wait_until(holds: Callable[[], object], seconds: float = NEVER_S) -> None:
-    """Return as soon as `holds()` is true; fail after `seconds`."""
+def wait_until(holds: Callable[[], object], seconds: float = NEVER_S, words: Callable[[], str] = str) -> None:
+    """Return as soon as `holds()` is true; fail after `seconds`, with the `words` of what was waited for."""
     until = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < until, f"still not true after {seconds:g} s"
+        assert time.monotonic() < until, f"still not true after {seconds:g} s {words()}"
         time.sleep(0.005)

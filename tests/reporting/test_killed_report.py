@@ -75,12 +75,8 @@ def start(folder: Path, address: ServerAddress, workers: int) -> subprocess.Pope
 
 def await_while_it_runs(report: subprocess.Popen[bytes], holds: Callable[[], object], log: Path) -> None:
     """Fails with the report's own words when it ends before `holds()` is true."""
-    until = time.monotonic() + PATIENCE_S
-    while not holds():
-        words = log.read_text(encoding="utf-8")
-        assert report.poll() is None, f"it ended with {report.returncode}:\n{words}"
-        assert time.monotonic() < until, f"still not true after {PATIENCE_S:g} s:\n{words}"
-        time.sleep(0.02)
+    wait_until(lambda: report.poll() is not None or holds(), PATIENCE_S, words=log.read_text)
+    assert report.poll() is None, log.read_text()
 
 
 @pytest.mark.parametrize(

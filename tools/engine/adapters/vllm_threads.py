@@ -35,4 +35,9 @@ def unbind_threads() -> None:
     # A machine that does not tell its physical cores has at most as many as this process may run on.
     allowed = len(os.sched_getaffinity(0))
     cores = min(allowed, psutil.cpu_count(logical=False) or allowed)
-    os.environ.update(unbound_threads(os.environ, cores, len(list(_NODES.glob("node[0-9]*")))))
+    os.environ.update(unbound_threads(os.environ, cores, numa_nodes()))
+
+
+def numa_nodes() -> int:
+    """How many this machine has; 0 where Linux does not tell."""
+    return len(list(_NODES.glob("node[0-9]*")))
