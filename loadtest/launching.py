@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tools.bootstrap.interruption import interruption_held
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.processes import isolated
 from tools.wire.parent_death import dying_with_this_process
@@ -61,7 +62,8 @@ def run_locust(plan: LocustPlan, logs: Path, web_ui_is_up: Callable[[], None]) -
     """
     processes = _Processes(plan, logs)
     try:
-        processes.start()
+        with interruption_held():
+            processes.start()
         return processes.wait(web_ui_is_up)
     finally:
         processes.kill()

@@ -31,17 +31,23 @@ class Stages:
         self.ends = list(ends)
         self.commands: list[list[str]] = []
         self.terminated = 0
+        self.code: int | None = None
 
     def __call__(self, command: list[str], **_: Any) -> Stages:
         assert command[:3] == [sys.executable, "-m", "tools.drafting"]
         self.commands.append(command[3:])
+        self.code = None
         return self
 
     def wait(self) -> int:
         end = self.ends.pop(0) if self.ends else 0
         if isinstance(end, int):
+            self.code = end
             return end
         raise end
+
+    def poll(self) -> int | None:
+        return self.code
 
     def terminate(self) -> None:
         self.terminated += 1
@@ -178,15 +184,33 @@ def test_options_that_make_no_sense_are_refused(
     assert said in capsys.readouterr().err
 
 
+# The command's own process, with `sleep 600` in place of a stage.
+STAGE = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from tools.cli import draft
+
+class Started(subprocess.Popen):
+    def __init__(self, _command, **_):
+        super().__init__(["sleep", "600"])
+        Path(sys.argv[1]).write_text(str(self.pid))
+        if sys.argv[2] == "starting":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+subprocess.Popen = Started
+draft._stage("train")
+"""
+
+
 @pytest.mark.slow
-def test_a_signal_to_the_command_alone_ends_its_stage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["starting", "running"])
+def test_a_signal_to_the_command_alone_ends_its_stage(tmp_path: Path, when: str) -> None:
     pid_file = tmp_path / "pid"
-    interpreter = tmp_path / "python"
-    interpreter.write_text(f"#!/bin/sh\necho $$ > {pid_file}.new; mv {pid_file}.new {pid_file}\nexec sleep 600\n")
-    interpreter.chmod(0o755)
-    code = f"import sys; from tools.cli import draft; sys.executable = {str(interpreter)!r}; draft._stage('train')"
-    command = subprocess.Popen([sys.executable, "-c", code], cwd=HOME, env={**os.environ, "PYTHONPATH": str(HOME)})
-    wait_until(pid_file.exists)
-    command.send_signal(signal.SIGTERM)
+    command = subprocess.Popen(
+        [sys.executable, "-c", STAGE, str(pid_file), when], cwd=HOME, env={**os.environ, "PYTHONPATH": str(HOME)}
+    )
+    if when == "running":
+        wait_until(lambda: pid_file.exists() and pid_file.read_text(encoding="utf-8"))
+        command.send_signal(signal.SIGTERM)
     command.wait(60)
     assert not psutil.pid_exists(int(pid_file.read_text(encoding="utf-8")))

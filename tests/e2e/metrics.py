@@ -16,6 +16,8 @@ from tools.client.address import ServerAddress
 # The engine pushes a few times a second; only what never comes is an error.
 _SETTLE_S = 180.0
 _POLL_S = 0.1
+# Several pushes: right after an answer the metrics may not have heard of the request at all, and look idle.
+_REST_S = 1.0
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 
@@ -94,6 +96,20 @@ def settled(
         assert time.monotonic() < until, f'"{model}" has not settled after {seconds:g} s: {shown}'
         time.sleep(_POLL_S)
     return scrape
+
+
+def at_rest(address: ServerAddress, model: str, version: int = 1) -> Scrape:
+    """A scrape that counts all that was asked before: nothing runs, and for a while nothing has changed."""
+    seen: Scrape | None = None
+    since = 0.0
+
+    def rests(now: Scrape) -> bool:
+        nonlocal seen, since
+        if not is_idle(now) or now != seen:
+            seen, since = now, time.monotonic()
+        return is_idle(now) and time.monotonic() - since >= _REST_S
+
+    return settled(address, model, rests, version)
 
 
 def is_idle(scrape: Scrape) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.asking import Model, RefusedError, Triton, Way, grpc_request, http_body, tokens_of
 from tests.e2e.deployment import Deployment
-from tests.e2e.metrics import is_idle, settled
+from tests.e2e.metrics import at_rest, is_idle, settled
 from tests.e2e.rungs import BASELINES, LLM, sampling
 
 # As many as the model may generate: minutes on a small machine.
@@ -45,7 +45,7 @@ every_way_to_leave = pytest.mark.parametrize(
 def test_an_abandoned_request_stops_and_frees_what_it_held(
     server: Deployment, triton: Triton, abandon: Abandon
 ) -> None:
-    before = settled(server.address, LLM.name, is_idle)
+    before = at_rest(server.address, LLM.name)
     abandon(server, triton, LLM)
     after = settled(
         server.address,
@@ -70,7 +70,7 @@ def test_others_are_not_disturbed(server: Deployment, triton: Triton) -> None:
 
 
 def test_many_that_leave_at_once(server: Deployment, triton: Triton) -> None:
-    before = settled(server.address, LLM.name, is_idle)
+    before = at_rest(server.address, LLM.name)
     calls = [triton.grpc_call(grpc_request(LLM, STREAM)) for _ in range(16)]
     for call in calls:
         next(iter(call))
@@ -115,7 +115,7 @@ def test_where_triton_does_not_notice_the_deadline_ends_it(
 
     Should this fail because a later Triton passes the news on: rejoice, and say so in the README.
     """
-    before = settled(server.address, LLM.name, is_idle)
+    before = at_rest(server.address, LLM.name)
     leave(server, triton, {"timeout": 6_000_000})
     name = "ladder_requests_deadline_exceeded_total"
     after = settled(server.address, LLM.name, lambda now: now[name] > before[name] and is_idle(now))

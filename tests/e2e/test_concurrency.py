@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.asking import Outputs, Triton, Way, text_of, tokens_of
 from tests.e2e.deployment import Deployment
-from tests.e2e.metrics import Scrape, Watch, is_idle, settled
+from tests.e2e.metrics import Scrape, Watch, at_rest, is_idle, settled
 from tests.e2e.rungs import LLM, sampling
 from tools.wire.metric_names import METRICS, Kind
 
@@ -59,7 +59,7 @@ def mix(count: int) -> list[Asked]:
 
 def test_all_of_32_complete_and_the_metrics_add_up_to_what_they_got(server: Deployment, triton: Triton) -> None:
     requests = mix(32)
-    before = settled(server.address, LLM.name, is_idle)
+    before = at_rest(server.address, LLM.name)
     with Watch(server.address, LLM.name) as watch, ThreadPoolExecutor(len(requests)) as pool:
         answers = list(pool.map(lambda asked: triton.ask(asked.way, LLM, asked.inputs), requests))
     for asked, answer in zip(requests, answers, strict=True):
@@ -140,7 +140,7 @@ def test_times_are_counted_from_1_ms_to_10_min(server: Deployment, triton: Trito
 
 
 def test_what_is_refused_is_counted_and_nothing_else(server: Deployment, triton: Triton) -> None:
-    before = settled(server.address, LLM.name, is_idle)
+    before = at_rest(server.address, LLM.name)
     for _ in range(3):
         with pytest.raises(Exception, match="temprature"):
             triton.ask(Way.GRPC, LLM, {"text_input": "One", "sampling_parameters": '{"temprature": 0}'})

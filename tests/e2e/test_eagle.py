@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from tests.e2e.asking import Triton, Way, text_of
 from tests.e2e.bare_vllm import Answers, ask_bare_vllm
 from tests.e2e.deployment import Deployment
-from tests.e2e.metrics import Scrape, is_idle, settled
+from tests.e2e.metrics import Scrape, at_rest
 from tests.e2e.rungs import CHAT_EAGLE, EAGLE, conversation, sampling
 from tools.bootstrap.layout import Layout
 from tools.cli.instances import register
@@ -44,10 +44,10 @@ def test_the_served_head_drafts_well_and_status_says_so(server: Deployment, trit
         asked = {"messages": conversation(question), "stream": True, "sampling_parameters": sampling(64)}
         return text_of(triton.ask(Way.GRPC, CHAT_EAGLE, asked))
 
-    before = settled(server.address, EAGLE.name, is_idle)
+    before = at_rest(server.address, EAGLE.name)
     with ThreadPoolExecutor(len(questions)) as pool:
         assert all(pool.map(ask, questions))
-    now = settled(server.address, EAGLE.name, is_idle)
+    now = at_rest(server.address, EAGLE.name)
     counted = now.since(before)
     drafts, accepted = (counted[f"vllm:spec_decode_num_{name}_total"] for name in ("drafts", "accepted_tokens"))
     assert counted["vllm:spec_decode_num_draft_tokens_total"] == 3 * drafts

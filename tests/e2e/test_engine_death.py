@@ -17,7 +17,7 @@ import pytest
 from tests.e2e import repository
 from tests.e2e.asking import Model, Outputs, RefusedError, Triton, Way, grpc_request, http_body, tokens_of
 from tests.e2e.deployment import LOAD_S, Deployment
-from tests.e2e.metrics import Scrape, is_idle, settled
+from tests.e2e.metrics import Scrape, at_rest, settled
 from tests.e2e.rungs import LLM, sampling
 from tools.engine.adapters.vllm_threads import numa_nodes
 
@@ -109,7 +109,7 @@ class Streams:
 def test_streams_fail_with_the_reason_and_the_engine_comes_back(
     server: Deployment, triton: Triton, victim: str
 ) -> None:
-    before = settled(server.address, LLM.name, is_idle)
+    before = at_rest(server.address, LLM.name)
     old = engine(server)
     family = [old, *old.children(recursive=True)]
     shared = shared_memory_of(family)
@@ -146,7 +146,7 @@ def test_streams_fail_with_the_reason_and_the_engine_comes_back(
     gone, alive = psutil.wait_procs(family, timeout=FAIL_S)
     assert not alive, f"left after {gone}"
     assert not [file for file in shared if file.exists()]
-    settled(server.address, LLM.name, is_idle)
+    at_rest(server.address, LLM.name)
 
 
 def test_unloading_finishes_what_runs_and_loading_serves_again(server: Deployment, triton: Triton) -> None:

@@ -16,7 +16,7 @@ from tests.e2e import repository
 from tests.e2e.asking import Model, RefusedError, Triton, Way, grpc_request, text_of, tokens_of
 from tests.e2e.bare_vllm import ask_bare_vllm
 from tests.e2e.deployment import Deployment, extra_models
-from tests.e2e.metrics import Watch, is_idle, settled
+from tests.e2e.metrics import Watch, at_rest, settled
 from tests.e2e.rungs import sampling
 from tools.bootstrap.layout import Layout
 from tools.spec.loading import load_profile
@@ -113,7 +113,7 @@ def test_more_than_running_and_waiting_together_are_refused_and_the_rest_is_serv
         except RefusedError as error:
             return error
 
-    before = settled(server.address, FLOAT32.name, is_idle)
+    before = at_rest(server.address, FLOAT32.name)
     with Watch(server.address, FLOAT32.name) as watch, ThreadPoolExecutor(asked) as pool:
         answers = list(pool.map(ask, range(asked)))
     refusals = [answer for answer in answers if isinstance(answer, RefusedError)]
@@ -125,7 +125,7 @@ def test_more_than_running_and_waiting_together_are_refused_and_the_rest_is_serv
             f"the queue is full: {waiting} requests wait and MAX_WAITING_REQUESTS is {waiting}. Retry later"
         )
     assert all(0 < count <= TOKENS for count in tokens)
-    counted = settled(server.address, FLOAT32.name, is_idle).since(before)
+    counted = at_rest(server.address, FLOAT32.name).since(before)
     assert counted.at("ladder_requests_rejected_total", reason="queue_full") == len(refusals)
     assert counted["vllm:generation_tokens_total"] == sum(tokens)
     # The one that the engine holds in readiness counts as running until vLLM has said that it waits.
@@ -161,7 +161,7 @@ def test_a_deadline_ends_what_waits_and_what_runs(server: Deployment, triton: Tr
     finally:
         for call in running:
             call.cancel()
-    settled(server.address, FLOAT32.name, is_idle)
+    at_rest(server.address, FLOAT32.name)
     with pytest.raises(RefusedError, match=r"^UNAVAILABLE: the deadline of 4 s passed after \d+ tokens: allow more"):
         triton.ask(Way.GRPC, FLOAT32, endless, {"timeout": 4_000_000})
 

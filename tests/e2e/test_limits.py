@@ -15,7 +15,7 @@ import pytest
 from tests.e2e import repository
 from tests.e2e.asking import Model, Outputs, RefusedError, Triton, Way, grpc_request, tokens_of
 from tests.e2e.deployment import Deployment
-from tests.e2e.metrics import Scrape, is_idle, settled
+from tests.e2e.metrics import Scrape, at_rest, is_idle, settled
 from tests.e2e.rungs import LLM, sampling
 
 SLOW = Model(repository.SLOW_MOCK)
@@ -43,7 +43,7 @@ class Occupied:
     def free(self) -> None:
         while self._calls:
             self.free_one()
-        settled(self._server.address, SLOW.name, is_idle)
+        at_rest(self._server.address, SLOW.name)
 
     def wait_for_queue(self, length: int) -> None:
         """Returns once so many requests wait."""
@@ -133,7 +133,7 @@ def test_when_the_queue_is_full_the_next_is_refused_at_once(
         assert not any(future.done() for future in waiting), "nothing has moved meanwhile"
         occupied.free()
         assert [tokens_of(future.result()) for future in waiting] == [2] * room
-    after = settled(server.address, SLOW.name, is_idle)
+    after = at_rest(server.address, SLOW.name)
     assert after.since(before).at("ladder_requests_rejected_total", reason="queue_full") == 3
 
 

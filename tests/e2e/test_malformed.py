@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.asking import RefusedError, Triton, Way, text_of
 from tests.e2e.deployment import Deployment
 from tests.e2e.malformed import Case, cases
-from tests.e2e.metrics import is_idle, settled
+from tests.e2e.metrics import at_rest
 from tests.e2e.rungs import AWQ, BASELINES, CHATS, EAGLE, LLM, ROUTER, TOKENIZER, conversation, sampling
 
 COUNT = 500
@@ -22,7 +22,7 @@ AT_ONCE = 8
 def test_after_500_malformed_requests_every_rung_answers_and_no_engine_has_restarted(
     server: Deployment, triton: Triton
 ) -> None:
-    before = settled(server.address, LLM.name, is_idle)
+    before = at_rest(server.address, LLM.name)
     engines = server.engines()
     assert len(engines) == len({LLM, AWQ, EAGLE, *BASELINES, TOKENIZER, ROUTER})
     failures = list(_send_all(triton, list(cases(COUNT, server.address))))
@@ -30,7 +30,7 @@ def test_after_500_malformed_requests_every_rung_answers_and_no_engine_has_resta
 
     # No engine has ended, not even to be started again.
     assert server.engines() == engines
-    after = settled(server.address, LLM.name, is_idle)
+    after = at_rest(server.address, LLM.name)
     counted = after.since(before)
     assert counted["ladder_engine_restarts_total"] == 0
     assert counted["ladder_requests_failed_total"] == 0

@@ -81,6 +81,8 @@ def _handler(upstream: Upstream) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
+        # An answer is written as one: a server that is stopped has begun none that it does not finish.
+        wbufsize = -1
 
         def do_GET(self) -> None:
             self._send(200, b"", {})
@@ -127,6 +129,7 @@ def _handler(upstream: Upstream) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
+            self.wfile.flush()
 
         def log_message(self, *_: Any) -> None:
             """Nobody reads it."""

@@ -24,6 +24,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tools.bootstrap.interruption import interruption_held
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.processes import isolated
 from tools.bootstrap.whole_file import whole_file
@@ -161,21 +162,22 @@ class LadderCommand:
         with log.open("ab") as output:
             output.write(f"\n$ ./ladder {' '.join(words)}\n".encode())
             output.flush()
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self._layout.home,
-                env=variables,
-                start_new_session=True,
-            )
-            try:
-                return process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                return None
-            finally:
-                _end(process)
+            with contextlib.ExitStack() as ending:
+                with interruption_held():
+                    process = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=output,
+                        cwd=self._layout.home,
+                        env=variables,
+                        start_new_session=True,
+                    )
+                    ending.callback(_end, process)
+                try:
+                    return process.wait(seconds)
+                except subprocess.TimeoutExpired:
+                    return None
 
 
 class _Walk:

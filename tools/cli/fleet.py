@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from rich.text import Text
 from tools.artifacts.errors import ArtifactError
 from tools.bootstrap.environments import FLEET
 from tools.bootstrap.errors import BootstrapError
+from tools.bootstrap.interruption import interruption_held
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.preparation import prepare as prepare_environments
 from tools.cli.fleet_render import render_command
@@ -276,25 +278,29 @@ def _detach(port_base: int, layout: Layout, console: Console) -> None:
     """Run the same command without --detach in the background, and wait until it serves."""
     files = FleetFiles.at(port_base, layout)
     files.folder.mkdir(parents=True, exist_ok=True)
-    with files.keeper_log.open("wb") as log:
-        keeper = subprocess.Popen(
-            [word for word in sys.orig_argv if word != "--detach"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
+    with contextlib.ExitStack() as unless_it_serves:
+        with files.keeper_log.open("wb") as log, interruption_held():
+            keeper = subprocess.Popen(
+                [word for word in sys.orig_argv if word != "--detach"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            unless_it_serves.callback(_end, keeper)
         for line in follow(files.keeper_log, 0, lambda: keeper.poll() is None and not _serves(files, keeper.pid)):
             console.print(Text(line), soft_wrap=True)
-    except KeyboardInterrupt:
-        keeper.terminate()
-        keeper.wait()
-        raise
-    if keeper.poll() is not None:
-        raise typer.Exit(_FAILED)
+        if keeper.poll() is not None:
+            raise typer.Exit(_FAILED)
+        unless_it_serves.pop_all()
     where = "" if port_base == DEFAULT_PORT_BASE else f" --port-base {port_base}"
     console.print(f"It runs in the background. Stop it: ./ladder fleet down{where}", soft_wrap=True)
+
+
+def _end(keeper: subprocess.Popen[bytes]) -> None:
+    if keeper.poll() is None:
+        keeper.terminate()
+        keeper.wait()
 
 
 def _serves(files: FleetFiles, keeper: int) -> bool:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
+from tools.bootstrap.interruption import interruption_held
+
 _POLL_S = 0.05
 # What a test has started is ended by pytest, which takes a moment.
 _END_S = 30.0
@@ -72,7 +74,8 @@ def started(commands: Sequence[Sequence[str]], home: str, environment: Mapping[s
         try:
             for command in commands:
                 output = files.enter_context(tempfile.TemporaryFile())
-                running.append(Running(command, home, environment, output))
+                with interruption_held():
+                    running.append(Running(command, home, environment, output))
             yield running
         finally:
             for each in running:

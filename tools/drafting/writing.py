@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from tools.bootstrap.interruption import interruption_held
 from tools.drafting.conversations import answer_tokens_in, shards_in
 from tools.drafting.environment import engine_environment
 from tools.drafting.errors import DraftError
@@ -49,7 +50,7 @@ def write_with_engines(
     begun = time.monotonic()
     try:
         for number in range(engines):
-            with _log(work, number).open("wb") as log:
+            with _log(work, number).open("wb") as log, interruption_held():
                 writers.append(
                     subprocess.Popen(
                         [*command, "--writer", str(number)],

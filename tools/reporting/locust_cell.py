@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from loadtest.launching import free_port
 from loadtest.options import LoadOptions
+from tools.bootstrap.interruption import interruption_held
 from tools.bootstrap.processes import isolated
 from tools.reporting.cells import LOG, RESULTS
 from tools.reporting.errors import ReportError
@@ -61,23 +62,22 @@ class LocustRun:
 
     @contextlib.contextmanager
     def _started(self, command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self._home,
-                env=locust_environment(os.environ, self._home),
-                # A Ctrl-C is for the report, which then ends the load test.
-                start_new_session=True,
-                # Nothing that a report which is killed leaves behind may write into the cells of the next.
-                preexec_fn=dying_with_this_process(signal.SIGKILL),
-            )
-        try:
+        with contextlib.ExitStack() as ending:
+            with log.open("wb") as output, interruption_held():
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=self._home,
+                    env=locust_environment(os.environ, self._home),
+                    # A Ctrl-C is for the report, which then ends the load test.
+                    start_new_session=True,
+                    # Nothing that a report which is killed leaves behind may write into the cells of the next.
+                    preexec_fn=dying_with_this_process(signal.SIGKILL),
+                )
+                ending.callback(_end, process)
             yield process
-        finally:
-            _end(process)
 
 
 def locust_command(options: LoadOptions, folder: Path, workers: int = 0, port: int | None = None) -> list[str]:

@@ -19,7 +19,7 @@ from loadtest.options import LoadOptions, Protocol
 from loadtest.statistics.outcome import ErrorKind
 from loadtest.users.targets import check_targets
 from loadtest.workloads.planned import PlannedRequest
-from tests.e2e.metrics import is_idle, settled
+from tests.e2e.metrics import at_rest, is_idle, settled
 from tests.loadtest.users.asking import Asker
 from tools.benchmark.deployment import serving
 from tools.benchmark.repository import write_mock_model
@@ -66,7 +66,7 @@ def run(address: ServerAddress, protocol: Protocol, **changes: Any) -> LoadOptio
 
 @pytest.mark.parametrize("protocol", KSERVE)
 def test_the_clients_totals_are_the_servers(server: ServerAddress, asker: Asker, protocol: Protocol) -> None:
-    before = settled(server, MODEL, is_idle)
+    before = at_rest(server, MODEL)
 
     outcomes = [answer.outcome for answer in asker.ask(run(server, protocol), *REQUESTS, at_once=USERS)]
 
@@ -91,7 +91,7 @@ def test_a_closed_transport_frees_the_server(server: ServerAddress, asker: Asker
     answers = asker.ask(run(server, protocol), LONG, at_once=USERS, close_after_s=1.0)
 
     assert [answer.failure.kind for answer in answers] == [ErrorKind.CANCELLED] * USERS
-    settled(server, MODEL, is_idle)
+    at_rest(server, MODEL)
     if protocol is Protocol.GENERATE:
         # tritonserver does not notice that nobody waits for the one answer of generate.
         return
