@@ -16,7 +16,7 @@ import pytest
 from tests.serving.ladder import HOME, assert_nothing_left, ladder, wait_for
 from tools.benchmark.backend import BackendReport
 
-pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.light, pytest.mark.timeout(300)]
 
 BASE = 18524
 PORT = ("--port-base", str(BASE))
@@ -57,7 +57,7 @@ def test_an_interruption_leaves_nothing(tmp_path: Path, short_folder: Path, numb
             env={**os.environ, "TMPDIR": str(short_folder)},
             start_new_session=True,
         )
-    assert wait_for(lambda: "repeat 1 of 3" in log.read_text(encoding="utf-8"), 60), log.read_text(encoding="utf-8")
+    assert wait_for(lambda: "repeat 1 of 3" in log.read_text(encoding="utf-8"), 120), log.read_text(encoding="utf-8")
     time.sleep(0.5)
     children = psutil.Process(process.pid).children(recursive=True)
     assert any("tools.benchmark.flood" in child.cmdline() for child in children)

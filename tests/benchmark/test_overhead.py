@@ -25,8 +25,9 @@ class Side:
     def __call__(self, load: Load) -> Tally:
         self._order.append((self._name, load))
         seconds = (1 + len(self._order) // 2) * self._slower
-        ttft = tuple(self._ttft_s * (1 + i) for i in range(load.streams))
-        return Tally(seconds=seconds, tokens=load.streams * load.tokens, responses=load.tokens, ttft_s=ttft)
+        requests = load.streams * load.rounds
+        ttft = tuple(self._ttft_s * (1 + i % load.streams) for i in range(requests))
+        return Tally(seconds=seconds, tokens=requests * load.tokens, responses=load.tokens, ttft_s=ttft)
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +52,18 @@ def test_the_two_of_a_pair_get_the_same_prompts_and_no_other_pair_does() -> None
     loads = [load for _, load in order]
     assert all(first == second for first, second in zip(loads[::2], loads[1::2], strict=True))
     prompts = [prompt for load in loads[::2] for prompt in load.prompts]
-    assert len(set(prompts)) == len(prompts) == 4 * (1 + 4)
+    assert len(set(prompts)) == len(prompts) == 4 * (8 + 8)
     assert all(len(prompt) == 50 and 256 <= min(prompt) <= max(prompt) < VOCABULARY for prompt in prompts)
     again: list[tuple[str, Load]] = []
     measure_pairs(SETTINGS, VOCABULARY, Side("bare", again), Side("served", again), lambda _: None)
     assert again == order
+
+
+def test_few_streams_ask_several_times_and_many_once() -> None:
+    order: list[tuple[str, Load]] = []
+    settings = SETTINGS.model_copy(update={"streams": (1, 3, 8, 16)})
+    measure_pairs(settings, VOCABULARY, Side("bare", order), Side("served", order), lambda _: None)
+    assert {load.streams: load.rounds for _, load in order} == {1: 8, 3: 3, 8: 1, 16: 1}
 
 
 def test_ratio_and_added_ttft_are_taken_pair_by_pair() -> None:

@@ -11,7 +11,7 @@ from tests.e2e import lora_adapter
 from tools.rendering.plan import MODEL_REPOSITORY, rendered_files
 from tools.spec.profile import Profile
 
-# vLLM with as few places as a test can fill, and a queue as short.
+# vLLM with as few places as a test can fill, and a queue as short; its worker is a process of its own.
 FLOAT32 = "llm_float32"
 FLOAT32_PLACES = 4
 FLOAT32_MAX_WAITING = 6
@@ -48,7 +48,7 @@ def write(root: Path, home: Path, profile: Profile) -> None:
     arguments = json.loads(rendered[MODEL_REPOSITORY / "llm_bf16" / "1" / "model.json"])
     limits = {"MAX_WAITING_REQUESTS": str(FLOAT32_MAX_WAITING)}
     float32 = {"dtype": "float32", "max_num_seqs": FLOAT32_PLACES, "max_model_len": FLOAT32_CONTEXT}
-    _vllm(root / FLOAT32, rendered, limits, arguments | float32)
+    _vllm(root / FLOAT32, rendered, limits, arguments | float32 | {"distributed_executor_backend": "mp"})
     _vllm(
         root / SLOW_MOCK,
         rendered,
@@ -69,9 +69,8 @@ def write(root: Path, home: Path, profile: Profile) -> None:
     for name, strength in ((LORA_IDLE, 0.0), (LORA_STRONG, 1.0)):
         lora_adapter.write(Path(adapters[name]), checkpoint, strength)
     _write(root / LORA / "1" / "multi_lora.json", json.dumps(adapters, indent=2) + "\n")
-    _vllm(
-        root / EMBEDDER, rendered, {}, float32 | {"model": arguments["model"], "runner": "pooling", "convert": "embed"}
-    )
+    embedder = {"model": arguments["model"], "runner": "pooling", "convert": "embed", "enforce_eager": True}
+    _vllm(root / EMBEDDER, rendered, {}, float32 | embedder)
 
 
 def _vllm(

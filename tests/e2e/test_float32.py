@@ -16,6 +16,7 @@ from tests.e2e import repository
 from tests.e2e.asking import Model, RefusedError, Triton, Way, grpc_request, text_of, tokens_of
 from tests.e2e.bare_vllm import ask_bare_vllm
 from tests.e2e.deployment import Deployment, extra_models
+from tests.e2e.dying import below, check_that_it_comes_back, engine, shared_memory_of
 from tests.e2e.metrics import Watch, at_rest, settled
 from tests.e2e.rungs import sampling
 from tools.bootstrap.layout import Layout
@@ -164,6 +165,14 @@ def test_a_deadline_ends_what_waits_and_what_runs(server: Deployment, triton: Tr
     at_rest(server.address, FLOAT32.name)
     with pytest.raises(RefusedError, match=r"^UNAVAILABLE: the deadline of 4 s passed after \d+ tokens: allow more"):
         triton.ask(Way.GRPC, FLOAT32, endless, {"timeout": 4_000_000})
+
+
+@pytest.mark.usefixtures("float32")
+def test_a_worker_that_dies_takes_its_engine_with_it_and_a_new_one_comes(server: Deployment, triton: Triton) -> None:
+    """As with several GPUs, this model's worker is a process of its own."""
+    assert shared_memory_of(engine(server, FLOAT32).children(recursive=True)), "vLLM's message queues"
+    worker = below(server, FLOAT32, "VLLM::Worker")
+    check_that_it_comes_back(server, triton, FLOAT32, worker, repository.FLOAT32_PLACES)
 
 
 def test_unloading_lets_the_real_engine_finish(server: Deployment, triton: Triton, float32: None) -> None:

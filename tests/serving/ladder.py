@@ -21,7 +21,7 @@ MOCK_MODELS = HOME / "tests" / "fixtures" / "serving_repository"
 SERVING = "Serving:"
 
 
-def ladder(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def ladder(*arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Runs one command to its end; stdout and stderr apart."""
     return subprocess.run(
         [HOME / "ladder", *arguments],

@@ -8,6 +8,7 @@ second pair begins with the other side.
 from __future__ import annotations
 
 import json
+import math
 import random
 import tempfile
 from collections import defaultdict
@@ -44,12 +45,18 @@ _LOAD_LIMIT_S = 1800.0
 _PATIENCE_S = 600.0
 # Threads of an engine that has just finished spin for a while before they sleep; the other side must not meet them.
 _PAUSE_S = 0.5
+# Requests of a measurement at least, one after the other where there are fewer streams: a TTFT alone says little, and
+# the first one of a client that has just started is the slowest.
+_LEAST_REQUESTS = 8
 # The first ids are special tokens in most vocabularies.
 _FIRST_ORDINARY_TOKEN = 256
 
 
 class OverheadSettings(BaseModel):
-    """`tokens` and `prompt_tokens` are per request; `streams` requests start at once, in each of `repeats` pairs."""
+    """`tokens` and `prompt_tokens` are per request; `streams` requests start at once, in each of `repeats` pairs.
+
+    With few streams each of them asks several times, so that a measurement has `_LEAST_REQUESTS`.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -171,11 +178,12 @@ class _Loads:
 
     def next(self, streams: int) -> Load:
         first = min(_FIRST_ORDINARY_TOKEN, self._vocab_size - 1)
+        rounds = math.ceil(_LEAST_REQUESTS / streams)
         prompts = tuple(
             tuple(self._random.randrange(first, self._vocab_size) for _ in range(self._settings.prompt_tokens))
-            for _ in range(streams)
+            for _ in range(streams * rounds)
         )
-        return Load(streams=streams, tokens=self._settings.tokens, prompts=prompts)
+        return Load(streams=streams, tokens=self._settings.tokens, rounds=rounds, prompts=prompts)
 
 
 def _row(streams: int, pairs: Sequence[_Pair]) -> OverheadRow:
@@ -227,7 +235,7 @@ def overhead_figures(report: OverheadReport) -> Figures:
         [
             f'Profile "{settings.profile}", {settings.prompt_tokens} prompt and {settings.tokens} output tokens, '
             f"greedy, streaming over gRPC; medians of {settings.repeats} pairs measured by turns, ratio and added TTFT "
-            "pair by pair (lowest-highest). TTFT is the median of a pair's requests.",
+            f"pair by pair (lowest-highest). TTFT is the median of a measurement's requests, {_LEAST_REQUESTS} at least.",
             report.machine.text(),
         ],
     )

@@ -22,10 +22,10 @@ LIBRARIES: Final = int(0.3 * GIB)
 COLLECTIVES: Final = int(0.5 * GIB)
 """NCCL's and the custom all-reduce's buffers of a GPU that works with others; made before vLLM's first look."""
 
-CPU_VLLM: Final = int(1.6 * GIB)
+CPU_VLLM: Final = int(1.4 * GIB)
 CPU_TRANSFORMERS: Final = int(0.5 * GIB)
 """An engine's processes on CPU beside weights and cache: interpreters, torch, vLLM. Measured as proportional set size
-of `llm_bf16` (stub, engine, EngineCore and Worker) and `llm_baseline` while they served SmolLM2-135M."""
+of `llm_bf16` (stub, engine and EngineCore) and `llm_baseline` while they served SmolLM2-135M."""
 
 _SAMPLER_BYTES_PER_LOGIT: Final = 40
 """vLLM profiles its sampler with top-k and top-p on: logits in float32, their sort (values, int64 indices and the

@@ -40,7 +40,7 @@ from ..lora import LoraTable
 from ..parameters import SAMPLING_RULES, Rule, limit_max_tokens, parse_parameters
 from ..process_memory import ProcessTreeMemory
 from .base import Emit, EngineInfo, Work, cannot_tokenize
-from .vllm_threads import unbind_threads
+from .vllm_threads import set_up_cpu
 from .vllm_worker import PEAK_MEMORY, has_worker_memory, with_worker_memory
 
 log = logging.getLogger(__name__)
@@ -89,9 +89,8 @@ class VllmAdapter:
     async def start(self, accounting: Accounting) -> EngineInfo:
         self._accounting = accounting
         self._stats.accounting = accounting
-        on_gpu = current_platform.is_cuda_alike()
         try:
-            arguments = AsyncEngineArgs(**(with_worker_memory(self._arguments) if on_gpu else self._arguments))
+            arguments = AsyncEngineArgs(**_on_this_platform(self._arguments))
         except (TypeError, ValueError) as error:
             raise LaunchError(
                 f"model.json: vLLM {vllm_version} does not take these engine arguments: {error}"
@@ -99,15 +98,13 @@ class VllmAdapter:
         if self._with_metrics and arguments.disable_log_stats:
             log.warning('REPORT_CUSTOM_METRICS is set but model.json has "disable_log_stats": no scheduler metrics')
         loggers = [_logger_class(self._stats)] if self._with_metrics and not arguments.disable_log_stats else []
-        if current_platform.is_cpu():
-            unbind_threads()
         self._engine = AsyncLLM.from_engine_args(arguments, stat_loggers=loggers)
         self._tasks = await self._engine.get_supported_tasks()
         config = self._engine.vllm_config
         self._max_model_len = config.model_config.max_model_len
         self._vocab_size = config.model_config.get_vocab_size()
         self._takes_images = config.model_config.is_multimodal_model
-        if on_gpu:
+        if current_platform.is_cuda_alike():
             await self._ask_workers_memory()
         else:
             # vLLM's own processes are all there now. On a GPU their resident memory would say nothing.
@@ -270,6 +267,12 @@ class VllmAdapter:
     async def stop(self) -> None:
         if self._engine:
             self._engine.shutdown()
+
+
+def _on_this_platform(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    if current_platform.is_cuda_alike():
+        return with_worker_memory(arguments)
+    return set_up_cpu(arguments) if current_platform.is_cpu() else arguments
 
 
 def _rules(limits: Limits) -> Mapping[str, Rule]:

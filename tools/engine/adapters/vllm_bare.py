@@ -15,7 +15,7 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from .vllm_threads import unbind_threads
+from .vllm_threads import set_up_cpu
 
 VLLM_VERSION: str = vllm_version
 
@@ -25,9 +25,8 @@ class BareEngine:
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         """Raises what vLLM raises for arguments that it does not take, or a model that does not load."""
-        if current_platform.is_cpu():
-            # As the served engine does: the two are compared.
-            unbind_threads()
+        # As the served engine does: the two are compared.
+        arguments = set_up_cpu(arguments) if current_platform.is_cpu() else arguments
         self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
 
     async def generate(self, token_ids: Sequence[int], tokens: int, request_id: str) -> AsyncIterator[int]:
