@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -46,16 +45,6 @@ def test_each_stream_asks_once_without_a_window() -> None:
     assert triton.seen[0].sampling == {"max_tokens": 10, "temperature": 0.0, "ignore_eos": True}
     assert triton.seen[0].inputs["stream"] == [True]
     assert triton.seen[0].inputs["return_num_output_tokens"] == [True]
-
-
-def test_each_stream_asks_as_many_times_as_it_is_told_one_request_after_the_other() -> None:
-    prompts = tuple((i,) for i in range(1, 7))
-    with served(merged) as (triton, port):
-        tally = _answer(order(port, Load(streams=2, tokens=10, rounds=3, prompts=prompts)))
-    assert isinstance(tally, Tally)
-    assert (tally.tokens, len(tally.ttft_s)) == (60, 6)
-    assert {tuple(seen.inputs["input_ids"]) for seen in triton.seen} == set(prompts)
-    assert Counter(seen.request_id.partition("-")[0] for seen in triton.seen) == {"0": 3, "1": 3}
 
 
 @pytest.mark.slow

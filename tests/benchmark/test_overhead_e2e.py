@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(480)]
 
 BASE = 18514
 PORT = ("--port-base", str(BASE))
-SMALL = ("--streams", "1,2", "--tokens", "8", "--prompt-tokens", "10", "--repeats", "1")
+SMALL = ("--streams", "4,8", "--tokens", "8", "--prompt-tokens", "10", "--repeats", "1")
 
 
 def test_both_sides_are_measured_and_nothing_is_left() -> None:
@@ -27,7 +27,7 @@ def test_both_sides_are_measured_and_nothing_is_left() -> None:
     report = OverheadReport.model_validate_json(result.stdout)
     assert report.settings.model == "llm_bf16"
     assert report.engine_arguments["model"] == "models/smollm2-135m-instruct"
-    assert [row.streams for row in report.rows] == [1, 2]
+    assert [row.streams for row in report.rows] == [4, 8]
     for row in report.rows:
         assert row.bare_tokens_per_s.median > 0
         assert row.ratio.median == pytest.approx(row.served_tokens_per_s.median / row.bare_tokens_per_s.median)

@@ -55,15 +55,11 @@ def _read_lines(orders: TextIO, loop: asyncio.AbstractEventLoop, lines: asyncio.
 
 
 async def _measure(engine: BareEngine, load: Load, numbers: Iterator[int]) -> Tally | Trouble:
-    prompts = itertools.cycle(load.prompts)
-
-    async def stream() -> list[tuple[float, int, int]]:
-        return [await _request(engine, next(prompts), load.tokens, f"bare-{next(numbers)}") for _ in range(load.rounds)]
-
+    prompts = itertools.islice(itertools.cycle(load.prompts), load.streams)
     started = perf_counter()
-    streams = await asyncio.gather(*(stream() for _ in range(load.streams)))
+    requests = [_request(engine, prompt, load.tokens, f"bare-{next(numbers)}") for prompt in prompts]
+    results = await asyncio.gather(*requests)
     seconds = perf_counter() - started
-    results = list(itertools.chain.from_iterable(streams))
     for _, tokens, _ in results:
         if tokens != load.tokens:
             return Trouble(error=f"the bare engine generated {tokens} of {load.tokens} tokens: it stopped early")

@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import os
 import sys
-from collections import Counter
 from collections.abc import AsyncIterator
 from time import perf_counter
 from typing import Any
@@ -88,9 +87,7 @@ class _Flood:
         self._received: dict[str, int] = {}
         self._sent_at: dict[str, float] = {}
         self._begun: set[int] = set()
-        # Without a window of time: what each stream has asked.
-        self._asked: Counter[int] = Counter()
-        self._closed = False
+        self._last_requests = not self._load.seconds
 
     async def run(self) -> Tally:
         """Raises BenchmarkError when a request fails or is short of tokens, grpc.RpcError when the server goes."""
@@ -104,7 +101,7 @@ class _Flood:
         try:
             for channel in channels:
                 await channel.channel_ready()
-            if not self._load.seconds:
+            if self._last_requests:
                 self._window.open()
             for stream in range(self._load.streams):
                 self._ask(stream)
@@ -119,7 +116,6 @@ class _Flood:
         return self._window.tally()
 
     def _ask(self, stream: int) -> None:
-        self._asked[stream] += 1
         number = next(self._numbers)
         message = service_pb2.ModelInferRequest()
         message.CopyFrom(self._messages[number % len(self._messages)])
@@ -161,19 +157,15 @@ class _Flood:
                 f'request "{request_id}" to "{self._order.model}" got {tokens} of {self._load.tokens} tokens: '
                 "the backend lost some, or the engine stopped early"
             )
-        stream = _stream(request_id)
-        if self._asks_again(stream):
-            self._ask(stream)
+        if not self._last_requests:
+            self._ask(_stream(request_id))
         elif not self._received:
             self._close()
             for queue in self._queues:
                 queue.put_nowait(None)
 
-    def _asks_again(self, stream: int) -> bool:
-        return not self._closed if self._load.seconds else self._asked[stream] < self._load.rounds
-
     def _close(self) -> None:
-        self._closed = True
+        self._last_requests = True
         self._window.close()
 
 

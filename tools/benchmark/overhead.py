@@ -45,17 +45,17 @@ _LOAD_LIMIT_S = 1800.0
 _PATIENCE_S = 600.0
 # Threads of an engine that has just finished spin for a while before they sleep; the other side must not meet them.
 _PAUSE_S = 0.5
-# Requests of a measurement at least, one after the other where there are fewer streams: a TTFT alone says little, and
-# the first one of a client that has just started is the slowest.
+# Requests of a concurrency at least, on each side and in each repeat: with few streams by more pairs, so that a machine
+# whose speed drifts falls on both sides alike. One TTFT alone says little.
 _LEAST_REQUESTS = 8
 # The first ids are special tokens in most vocabularies.
 _FIRST_ORDINARY_TOKEN = 256
 
 
 class OverheadSettings(BaseModel):
-    """`tokens` and `prompt_tokens` are per request; `streams` requests start at once, in each of `repeats` pairs.
+    """`tokens` and `prompt_tokens` are per request; `streams` requests start at once, on each side of a pair.
 
-    With few streams each of them asks several times, so that a measurement has `_LEAST_REQUESTS`.
+    One pair in each of `repeats`; with few streams as many as make `_LEAST_REQUESTS` requests.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -162,9 +162,11 @@ def measure_pairs(
     pairs: defaultdict[int, list[_Pair]] = defaultdict(list)
     for repeat in range(1, settings.repeats + 1):
         for streams in settings.streams:
-            report(f"pair {repeat} of {settings.repeats}, {streams} streams")
-            tallies = by_turns(loads.next(streams), bare, served, first_begins=repeat % 2 == 1, pause_s=_PAUSE_S)
-            pairs[streams].append(_Pair(*tallies))
+            report(f"repeat {repeat} of {settings.repeats}, {streams} streams")
+            for _ in range(math.ceil(_LEAST_REQUESTS / streams)):
+                first = len(pairs[streams]) % 2 == 0
+                tallies = by_turns(loads.next(streams), bare, served, first_begins=first, pause_s=_PAUSE_S)
+                pairs[streams].append(_Pair(*tallies))
     return tuple(_row(streams, measured) for streams, measured in pairs.items())
 
 
@@ -178,12 +180,11 @@ class _Loads:
 
     def next(self, streams: int) -> Load:
         first = min(_FIRST_ORDINARY_TOKEN, self._vocab_size - 1)
-        rounds = math.ceil(_LEAST_REQUESTS / streams)
         prompts = tuple(
             tuple(self._random.randrange(first, self._vocab_size) for _ in range(self._settings.prompt_tokens))
-            for _ in range(streams * rounds)
+            for _ in range(streams)
         )
-        return Load(streams=streams, tokens=self._settings.tokens, rounds=rounds, prompts=prompts)
+        return Load(streams=streams, tokens=self._settings.tokens, prompts=prompts)
 
 
 def _row(streams: int, pairs: Sequence[_Pair]) -> OverheadRow:
@@ -234,8 +235,9 @@ def overhead_figures(report: OverheadReport) -> Figures:
         [table],
         [
             f'Profile "{settings.profile}", {settings.prompt_tokens} prompt and {settings.tokens} output tokens, '
-            f"greedy, streaming over gRPC; medians of {settings.repeats} pairs measured by turns, ratio and added TTFT "
-            f"pair by pair (lowest-highest). TTFT is the median of a measurement's requests, {_LEAST_REQUESTS} at least.",
+            f"greedy, streaming over gRPC; medians of {settings.repeats} pairs measured by turns, or of as many as had "
+            f"{settings.repeats * _LEAST_REQUESTS} requests; ratio and added TTFT pair by pair (lowest-highest). TTFT "
+            "is the median of a pair's requests.",
             report.machine.text(),
         ],
     )

@@ -13,8 +13,8 @@ class Load(_Message):
     """Requests to a model. `prompts` are used in turn; each is token ids, or empty for a short text.
 
     With `seconds`, every stream asks again as soon as it has its answer, and what is measured is a window of that
-    length which begins when every stream has its first response. Without, each stream asks `rounds` times, one request
-    after the other, and the window reaches from the first request to the last response.
+    length which begins when every stream has its first response. Without, each stream asks once, and the window reaches
+    from the first request to the last response.
 
     `processes` are the process ids whose CPU time counts, by role.
     """
@@ -22,7 +22,6 @@ class Load(_Message):
     streams: int
     tokens: int
     seconds: float = 0.0
-    rounds: int = 1
     prompts: tuple[tuple[int, ...], ...] = ((),)
 
 
