@@ -24,6 +24,8 @@ from tools.reporting.folder import read_report
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 120.0
+# The test brings its own server: nothing is looked up there. Without it, servers of other tests would be.
+PORT_BASE = ("--port-base", "9100")
 COMMAND = """
 import sys
 from tools.cli import report
@@ -65,7 +67,7 @@ def start(folder: Path, address: ServerAddress, workers: int) -> subprocess.Pope
     ports = (str(address.http_port), str(address.grpc_port))
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *ports, "--rungs", "v2", *load, "--out", str(folder / "report")],
+            [sys.executable, "-c", COMMAND, *ports, *PORT_BASE, "--rungs", "v2", *load, "--out", str(folder / "report")],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(home)},
             stdout=log,
