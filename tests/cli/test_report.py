@@ -43,6 +43,12 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.reporting.folder.charts", lambda report, latencies: {})
 
 
+@pytest.fixture(autouse=True)
+def no_other_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever runs on this machine."""
+    monkeypatch.setattr(report, "running_port_base", lambda _: 8000)
+
+
 def run(app: typer.Typer, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["report", *arguments])
 

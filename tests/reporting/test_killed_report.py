@@ -64,10 +64,10 @@ def start(folder: Path, address: ServerAddress, workers: int) -> subprocess.Pope
     home = Layout.of_this_checkout().home
     load = ("--concurrency", "1,2", "--output-tokens", "2", "--min-requests", "4", "--repeats", "1")
     load += ("--workers", str(workers))
-    ports = (str(address.http_port), str(address.grpc_port))
+    ports = (str(address.http_port), str(address.grpc_port), *PORT_BASE)
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *ports, *PORT_BASE, "--rungs", "v2", *load, "--out", str(folder / "report")],
+            [sys.executable, "-c", COMMAND, *ports, "--rungs", "v2", *load, "--out", str(folder / "report")],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(home)},
             stdout=log,

@@ -187,6 +187,7 @@ def test_the_command_makes_the_same_report_again(isolated: bool, tmp_path: Path)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tools.cli.report.make_report", keep)
+        patch.setattr("tools.cli.report.running_port_base", lambda _: 8000)
         application("report")([name, *options], standalone_mode=False)
     assert (asked[0].settings, asked[0].labels, asked[0].profile) == (settings, ("v2", "v4"), PROFILE)
 
