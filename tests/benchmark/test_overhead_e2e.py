@@ -27,10 +27,11 @@ def test_both_sides_are_measured_and_nothing_is_left() -> None:
     report = OverheadReport.model_validate_json(result.stdout)
     assert report.settings.model == "llm_bf16"
     assert report.engine_arguments["model"] == "models/smollm2-135m-instruct"
-    assert [row.streams for row in report.rows] == [4, 8]
+    assert [(row.streams, len(row.ratio.values)) for row in report.rows] == [(4, 2), (8, 1)]
     for row in report.rows:
         assert row.bare_tokens_per_s.median > 0
-        assert row.ratio.median == pytest.approx(row.served_tokens_per_s.median / row.bare_tokens_per_s.median)
+        pairs = zip(row.served_tokens_per_s.values, row.bare_tokens_per_s.values, strict=True)
+        assert row.ratio.values == pytest.approx([served / bare for served, bare in pairs])
         assert row.served_ttft_ms.median > 0
     assert_nothing_left(BASE)
 
