@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tools.artifacts.errors import ArtifactError
-from tools.bootstrap.interruption import interruption_held
+from tools.bootstrap.interruption import end_in_order, interruption_held
 
 _TAIL_LINES = 15
 _DISK_FULL = "No space left on device"
@@ -31,7 +31,8 @@ def follow(
             maker = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8", env=variables
             )
-            ending.callback(_end, maker)
+            # A Ctrl-C reaches the maker as well: it removes what it has written, and only then it is over.
+            ending.callback(end_in_order, maker)
         for line in maker.stdout or ():
             report(line.rstrip())
         code = maker.wait()
@@ -40,10 +41,3 @@ def follow(
         full = any(_DISK_FULL in line for line in tail)
         fix = ["The disk is full: free some space and run the command again."] if full else []
         raise ArtifactError("\n".join([f"{what} could not be made:", *(f"  {line}" for line in tail), *fix]))
-
-
-def _end(maker: subprocess.Popen[str]) -> None:
-    """A Ctrl-C reaches the maker as well: it removes what it has written, and only then it is over."""
-    if maker.poll() is None:
-        maker.terminate()
-        maker.wait()

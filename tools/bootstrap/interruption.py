@@ -1,9 +1,10 @@
-"""Starting processes that nobody can lose sight of."""
+"""Starting processes that nobody can lose sight of, and ending them."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from typing import Final
@@ -33,3 +34,10 @@ def interruption_held() -> Iterator[None]:
             signal.signal(number, handler)
         if came:
             signal.raise_signal(came[0])
+
+
+def end_in_order(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+    """SIGTERM for a process that still runs; returns when it has cleared up and is over, however long that takes."""
+    if process.poll() is None:
+        process.terminate()
+        process.wait()

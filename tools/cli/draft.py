@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tools.artifacts.errors import ArtifactError
 from tools.artifacts.provision import provide
-from tools.bootstrap.interruption import interruption_held
+from tools.bootstrap.interruption import end_in_order, interruption_held
 from tools.bootstrap.layout import Layout
 from tools.cli.signals import end_in_order_on
 from tools.drafting.environment import engine_environment
@@ -123,19 +123,13 @@ def _stage(name: str, *arguments: str) -> None:
         with contextlib.ExitStack() as ending:
             with interruption_held():
                 stage = subprocess.Popen(command, cwd=Layout.of_this_checkout().home, env=engine_environment())
-                ending.callback(_end, stage)
+                # Ctrl-C reaches the stage as well, which takes no second signal; one to this process alone does not.
+                ending.callback(end_in_order, stage)
             code = stage.wait()
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
     if code != 0:
         raise typer.Exit(code if code > 0 else _FAILED)
-
-
-def _end(stage: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C reached the stage as well, which takes no second signal; one to this process alone did not."""
-    if stage.poll() is None:
-        stage.terminate()
-        stage.wait()
 
 
 def _fail(text: str) -> NoReturn:

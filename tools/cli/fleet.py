@@ -20,7 +20,7 @@ from rich.text import Text
 from tools.artifacts.errors import ArtifactError
 from tools.bootstrap.environments import FLEET
 from tools.bootstrap.errors import BootstrapError
-from tools.bootstrap.interruption import interruption_held
+from tools.bootstrap.interruption import end_in_order, interruption_held
 from tools.bootstrap.layout import Layout
 from tools.bootstrap.preparation import prepare as prepare_environments
 from tools.cli.fleet_render import render_command
@@ -287,7 +287,7 @@ def _detach(port_base: int, layout: Layout, console: Console) -> None:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            unless_it_serves.callback(_end, keeper)
+            unless_it_serves.callback(end_in_order, keeper)
         for line in follow(files.keeper_log, 0, lambda: keeper.poll() is None and not _serves(files, keeper.pid)):
             console.print(Text(line), soft_wrap=True)
         if keeper.poll() is not None:
@@ -295,12 +295,6 @@ def _detach(port_base: int, layout: Layout, console: Console) -> None:
         unless_it_serves.pop_all()
     where = "" if port_base == DEFAULT_PORT_BASE else f" --port-base {port_base}"
     console.print(f"It runs in the background. Stop it: ./ladder fleet down{where}", soft_wrap=True)
-
-
-def _end(keeper: subprocess.Popen[bytes]) -> None:
-    if keeper.poll() is None:
-        keeper.terminate()
-        keeper.wait()
 
 
 def _serves(files: FleetFiles, keeper: int) -> bool:
