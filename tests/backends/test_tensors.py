@@ -20,6 +20,7 @@ from tools.backends.tensors import (
     refuse,
     tokenized_response,
 )
+from tools.wire.error_codes import GRPC_NAMES
 from tools.wire.messages import Delta, Failure, Flags, Request, Tokenize, Tokenized
 
 # Reading
@@ -296,7 +297,7 @@ def test_a_failure_is_the_last_response_with_its_code(code: Any) -> None:
     (response,) = responses
     error = response.error()
     assert error is not None
-    assert (error.code(), error.message()) == (code, "why")
+    assert (error.code(), error.message()) == (code, f"why [{GRPC_NAMES[code]}]")
     assert response.output_tensors() == []
     assert request.sender.finished.is_set()
 
@@ -327,7 +328,7 @@ def test_a_request_whose_tensors_cannot_be_read_is_answered() -> None:
     refuse(request, TensorError("wrong"))
     error = request.sender.error
     assert error is not None
-    assert (error.code(), error.message()) == ("INVALID_ARG", "wrong")
+    assert (error.code(), error.message()) == ("INVALID_ARG", "wrong [INVALID_ARGUMENT]")
     assert request.sender.finished.is_set()
 
 
@@ -353,7 +354,7 @@ def test_tokens_are_answered_as_tensors() -> None:
 def test_a_chat_that_cannot_be_rendered_is_an_error() -> None:
     failure = Failure("INVALID_ARG", "no role")
     response = tokenized_response(Tokenized(3, "", [], failure), exclude_input=True)
-    assert response.error().message() == error_response(failure).error().message() == "no role"
+    assert response.error().message() == error_response(failure).error().message() == "no role [INVALID_ARGUMENT]"
 
 
 # The router's

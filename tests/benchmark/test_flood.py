@@ -77,7 +77,7 @@ def test_a_lost_token_fails_the_measurement() -> None:
 def test_a_failed_request_fails_the_measurement_with_the_models_words() -> None:
     with served(lambda _: [Fail("UNAVAILABLE", "the queue is full: 256 requests wait")]) as (_, port):
         trouble = _answer(order(port, Load(streams=2, tokens=10)))
-    assert trouble == Trouble(error='"llm_mock" failed a request: the queue is full: 256 requests wait')
+    assert trouble == Trouble(error='"llm_mock" failed a request: the queue is full: 256 requests wait [UNAVAILABLE]')
 
 
 def test_an_unknown_model_is_trouble_and_no_traceback() -> None:

@@ -208,38 +208,39 @@ def failing(
     [
         ("INVALID_ARGUMENT", RequestRefusedError),
         ("UNAVAILABLE", UnavailableError),
-        ("DEADLINE_EXCEEDED", DeadlineExceededError),
         ("CANCELLED", RequestCancelledError),
         ("INTERNAL", ServerFaultError),
+        ("UNIMPLEMENTED", RequestRefusedError),
+        ("NOT_FOUND", ModelUnknownError),
     ],
 )
 @pytest.mark.parametrize("before", [(), (Say("Hel"),)], ids=["first", "after data"])
-def test_grpc_tells_the_models_own_code(
-    serve: Serve, complete: Complete, before: tuple[Step, ...], code: str, kind: type[ClientError]
+def test_a_models_text_tells_its_code(
+    serve: Serve, protocol: Protocol, complete: Complete, before: tuple[Step, ...], code: str, kind: type[ClientError]
 ) -> None:
-    error = failing(serve, Protocol.GRPC, complete, [*before, Fail(code, "the queue holds 8 requests")])
+    error = failing(serve, protocol, complete, [*before, Fail(code, "the queue holds 8 requests")])
 
     assert type(error) is kind
     assert str(error) == f'model "llm_bf16": the queue holds 8 requests ({code})'
 
 
-def test_http_knows_only_its_status(serve: Serve, complete: Complete) -> None:
-    error = failing(serve, Protocol.HTTP, complete, [Fail("UNAVAILABLE", "the queue holds 8 requests")])
+def test_a_text_without_a_code_has_only_the_status_of_http(serve: Serve, complete: Complete) -> None:
+    error = failing(serve, Protocol.HTTP, complete, [Fail("UNAVAILABLE", "the queue holds 8 requests", coded=False)])
 
     assert type(error) is RequestRefusedError
     assert str(error) == 'model "llm_bf16": the queue holds 8 requests (HTTP 400)'
 
 
 def test_http_without_a_stream_gives_the_body_of_a_400(serve: Serve, complete: Complete) -> None:
-    steps = [Fail("INVALID_ARG", '"max_tokens" is 0')]
+    steps = [Fail("INVALID_ARGUMENT", '"max_tokens" is 0')]
 
     error = failing(serve, Protocol.HTTP, complete, steps, replace(PROMPT, stream=False))
 
-    assert str(error) == 'model "llm_bf16": "max_tokens" is 0 (HTTP 400)'
+    assert str(error) == 'model "llm_bf16": "max_tokens" is 0 (INVALID_ARGUMENT)'
 
 
 def test_http_error_after_data_is_a_failure(serve: Serve, complete: Complete) -> None:
-    error = failing(serve, Protocol.HTTP, complete, [Say("Hel"), Fail("UNAVAILABLE", "engine died")])
+    error = failing(serve, Protocol.HTTP, complete, [Say("Hel"), Fail("UNAVAILABLE", "engine died", coded=False)])
 
     assert type(error) is ServerFaultError
     assert str(error) == 'model "llm_bf16": engine died (UNKNOWN)'
@@ -403,6 +404,16 @@ def test_leaving_a_stream_cancels_it_on_the_server(serve: Serve, protocol: Proto
     assert triton.cancelled.wait(5)
     assert answer.completion.text == "Hel"
     assert answer.completion.finish_reason is None
+
+
+def test_a_stream_that_failed_is_read_to_its_end_and_not_cancelled(serve: Serve, complete: Complete) -> None:
+    """tritonserver may lose a request that is cancelled at its end."""
+    triton, address = serve(engine("llm_bf16", Fail("UNAVAILABLE", "the engine died"), WaitForCancel(limit_s=0.2)))
+
+    with pytest.raises(UnavailableError, match="the engine died"):
+        complete(address.endpoint(Protocol.GRPC), ENGINE, PROMPT)
+
+    assert triton.not_cancelled.is_set()
 
 
 def test_cancelling_the_task_cancels_the_request_on_the_server(serve: Serve, protocol: Protocol) -> None:

@@ -19,6 +19,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 
 from tools.client.address import Protocol, ServerAddress
+from tools.wire.error_codes import split_code
 
 Outputs: TypeAlias = Mapping[str, list[Any]]
 """One response: every output tensor, flat."""
@@ -51,12 +52,16 @@ class Way(Enum):
 
 
 class RefusedError(Exception):
-    """An error instead of an answer, or in its middle. `code` is gRPC's status name, or HTTP's status."""
+    """An error instead of an answer, or in its middle.
+
+    `code` is gRPC's status name, or HTTP's status; `said` the code at the end of the text, None for what never reached
+    one of our models; `message` the text without it.
+    """
 
     def __init__(self, code: str, message: str, responses: Sequence[Outputs] = ()) -> None:
-        super().__init__(f"{code}: {message}")
         self.code = code
-        self.message = message
+        self.message, self.said = split_code(message)
+        super().__init__(f"{code}: {self.message}")
         self.responses = list(responses)
 
 
@@ -127,8 +132,12 @@ class Triton:
         try:
             for message in call:
                 if message.error_message:
-                    # Refused before it came to a model: the server gives no status of its own then.
-                    raise RefusedError("NO_STATUS", message.error_message, responses)
+                    # A stream has no status for it. Without a code: refused before it came to a model.
+                    code = split_code(message.error_message)[1]
+                    # To the end, which comes at once: see `GrpcTransport`.
+                    for _ in call:
+                        pass
+                    raise RefusedError(code or "NO_STATUS", message.error_message, responses)
                 if message.infer_response.outputs:
                     responses.append(grpc_outputs(message.infer_response))
                     yield responses[-1]
@@ -138,8 +147,8 @@ class Triton:
             call.cancel()
 
     def grpc_call(self, *requests: Any) -> Any:
-        """The open call, for tests that cancel or look at it; with true status codes."""
-        return self.stub.ModelStreamInfer(iter(requests), metadata=(("triton_grpc_error", "true"),), timeout=ANSWER_S)
+        """The open call, for tests that cancel or look at it."""
+        return self.stub.ModelStreamInfer(iter(requests), timeout=ANSWER_S)
 
     def generate(self, model: Model, body: bytes) -> httpx.Response:
         return self.http.post(f"{model.path}/generate", content=body)

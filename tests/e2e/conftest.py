@@ -41,6 +41,14 @@ def server() -> Iterator[Deployment]:
         yield deployment
 
 
+@pytest.fixture(autouse=True)
+def _no_test_after_the_servers_end(request: pytest.FixtureRequest, server: Deployment) -> Iterator[None]:
+    """Every later test would only say that nobody listens; what the server said last is what matters."""
+    yield
+    if server.has_ended():
+        request.session.shouldfail = f"tritonserver ended during this test\n{server.log[-4000:]}"
+
+
 @pytest.fixture(scope="package")
 def triton(server: Deployment) -> Iterator[Triton]:
     """Raw requests to the server."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from tools.client.address import Protocol, ServerAddress
 from tools.client.grpc_channel import open_channel
 from tools.client.request import Target
 from tools.client.server_info import ServerInfo
+from tools.serving.command import LOOPBACK
 from tools.serving.instance import Instance, InstanceFiles
 from tools.serving.loading import Loading
 from tools.serving.preparation import prepare
@@ -42,6 +44,14 @@ class Deployment:
     def log(self) -> str:
         """What tritonserver and everything below it has written so far."""
         return self._files.server_log.read_text(encoding="utf-8", errors="replace")
+
+    def has_ended(self) -> bool:
+        """Whether nobody listens any more."""
+        try:
+            socket.create_connection((LOOPBACK, self.address.http_port), timeout=10).close()
+        except ConnectionRefusedError:
+            return True
+        return False
 
     @contextlib.contextmanager
     def loaded(self, model: str) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """Requests that are wrong in every way we could think of, the same ones at each run.
 
-Over gRPC they go without the metadata `triton_grpc_error: true`, which the other tests send: with it, the gRPC front
-end of tritonserver 2.51 itself ends (SIGSEGV) at a BYTES tensor whose lengths do not fit its content.
+Over gRPC they go without the metadata `triton_grpc_error: true`, as all of ours: with it, the gRPC front end of
+tritonserver 2.51 itself ends (SIGSEGV) at a BYTES tensor whose lengths do not fit its content.
 """
 
 from __future__ import annotations

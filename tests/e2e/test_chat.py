@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from tests.e2e.asking import Model, RefusedError, Triton, Way, text_of, tokens_of
 from tests.e2e.deployment import Deployment
-from tests.e2e.metrics import Scrape, settled
+from tests.e2e.metrics import at_rest, settled
 from tests.e2e.rungs import CHAT_EAGLE, CHATS, LLM, TOKENIZER, conversation, sampling
 from tools.bootstrap.layout import Layout
 
@@ -166,7 +166,7 @@ def test_the_tokenizer_refuses_what_is_wrong_with_the_conversation(
 
 
 def test_the_engine_never_sees_what_the_tokenizer_refuses(server: Deployment, triton: Triton) -> None:
-    before = Scrape.of(server.address, LLM.name)
+    before = at_rest(server.address, LLM.name)
     for inputs, text in WRONG.values():
         for model in CHATS:
             with pytest.raises(RefusedError) as caught:

@@ -278,3 +278,5 @@ def test_what_the_model_cannot_do_is_refused_by_name(
     assert caught.value.message == text
     # Triton's generate endpoints know no other status for an error of a model.
     assert caught.value.code == (code if way is Way.GRPC else "400")
+    # HTTP has one status for all of them, so the text says it.
+    assert caught.value.said == code

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from tools.wire.error_codes import with_code
 from tools.wire.messages import Delta, Failure, Flags, Request, Tokenize, Tokenized
 
 _LARGEST = 2**63 - 1
@@ -101,7 +102,7 @@ def tokenized_response(tokenized: Tokenized, exclude_input: bool) -> Any:
 def error_response(failure: Failure) -> Any:
     """A response that carries nothing but the failure."""
     code = getattr(pb_utils.TritonError, failure.code)
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(failure.message, code))
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(with_code(failure.message, failure.code), code))
 
 
 def refuse(request: Any, error: TensorError) -> None:

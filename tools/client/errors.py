@@ -2,6 +2,7 @@
 
 from tools.client.address import Endpoint
 from tools.client.request import Target
+from tools.wire.error_codes import split_code
 
 
 class ClientError(Exception):
@@ -48,8 +49,8 @@ class ModelNotReadyError(ClientError):
 class RequestRefusedError(ClientError):
     """The request itself is at fault: INVALID_ARGUMENT, HTTP 4xx, or an input the model does not have.
 
-    Triton's generate endpoints answer every error of a model with 400, so over HTTP this may also be an engine's fault;
-    gRPC tells them apart.
+    Triton's generate endpoints answer every error of a model with 400: the ladder's models write the code at the end of
+    the text, but of another model this may also be the engine's fault.
     """
 
 
@@ -110,9 +111,17 @@ def from_grpc_code(code: str, message: str, target: Target | None) -> ClientErro
 
 
 def from_http_status(status: int, message: str, target: Target | None) -> ClientError:
-    """The error for an HTTP status that is not 200."""
+    """The error for an HTTP status that is not 200, unless the message says a code of its own."""
+    if said := said_by_model(message, target):
+        return said
     fallback = RequestRefusedError if 400 <= status < 500 else ServerFaultError
     return _BY_HTTP_STATUS.get(status, fallback)(f"HTTP {status}", message, target)
+
+
+def said_by_model(text: str, target: Target | None) -> ClientError | None:
+    """The error that one of the ladder's models ended a request with; None for the words of tritonserver itself."""
+    message, code = split_code(text)
+    return None if code is None else from_grpc_code(code, message, target)
 
 
 def deadline_passed(deadline_s: float, target: Target | None) -> DeadlineExceededError:

@@ -15,6 +15,7 @@ from tools.client.errors import (
 )
 from tools.client.request import Target
 from tools.client.tls import root_certificates
+from tools.wire.error_codes import split_code
 
 # grpc ships without types.
 Channel: TypeAlias = Any
@@ -63,4 +64,4 @@ def from_rpc_error(error: Any, endpoint: Endpoint, target: Target | None, deadli
         return ServerUnreachableError(endpoint, details.rpartition(": ")[2], target)
     if error.code() is grpc.StatusCode.UNAVAILABLE and any(phrase in details for phrase in _CONNECTION_BROKE):
         return StreamTruncatedError(f"the connection broke: {details}", target)
-    return from_grpc_code(error.code().name, details, target)
+    return from_grpc_code(error.code().name, split_code(details)[0], target)

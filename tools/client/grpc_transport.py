@@ -1,7 +1,10 @@
 """Requests over gRPC: ModelStreamInfer for answers, ModelInfer for models that answer once.
 
 The generated stub is used rather than tritonclient's InferenceServerClient: one call per request gives each request its
-own status code, its own cancellation and its own clock.
+own cancellation and its own clock.
+
+A stream is read to its end, after an error too: a cancellation that meets the end makes tritonserver 2.51 lose the
+request, and a model with a lost request never finishes unloading.
 """
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -15,15 +18,12 @@ from tritonclient.grpc import service_pb2_grpc
 from tools.client.address import Endpoint
 from tools.client.completion import Chunk
 from tools.client.contract import ModelContract, PreparedRequest, TensorValues
-from tools.client.errors import ClientError, StreamTruncatedError, from_grpc_code
+from tools.client.errors import ClientError, StreamTruncatedError, from_grpc_code, said_by_model
 from tools.client.grpc_channel import Channel, from_rpc_error, open_async_channel, open_channel
 from tools.client.grpc_codec import decode_chunk, decode_tensors, encode_request, encode_tensors
 from tools.client.grpc_waiting import answer_of, responses_of
 from tools.client.request import Target
 from tools.client.transport import DEADLINE_GRACE_S
-
-# Makes the server end a failed stream with the error's own status instead of a message without any.
-_TRUE_CODES = (("triton_grpc_error", "true"),)
 
 _NO_FINAL = "the server closed it without one"
 
@@ -44,21 +44,24 @@ class GrpcTransport:
         """See `Transport.stream`."""
         target = prepared.target
         message = encode_request(prepared)
-        call = self._stub.ModelStreamInfer(
-            iter((message,)), metadata=_TRUE_CODES, timeout=_client_deadline(prepared.deadline_s)
-        )
+        call = self._stub.ModelStreamInfer(iter((message,)), timeout=_client_deadline(prepared.deadline_s))
         final = False
+        failure: ClientError | None = None
         self._calls.add(call)
         with closing(responses_of(call)) as responses:
             try:
                 for response, received_at in responses:
-                    chunk = _read(response, target, received_at)
-                    final = final or chunk.final
-                    yield chunk
+                    failure = failure or _failure(response, target)
+                    if failure is None:
+                        chunk = decode_chunk(response.infer_response, target, received_at)
+                        final = final or chunk.final
+                        yield chunk
             except grpc.RpcError as error:
-                raise from_rpc_error(error, self._endpoint, target, prepared.deadline_s) from error
+                raise failure or from_rpc_error(error, self._endpoint, target, prepared.deadline_s) from error
             finally:
                 self._calls.discard(call)
+        if failure is not None:
+            raise failure
         if not final:
             raise StreamTruncatedError(_NO_FINAL, target)
 
@@ -95,19 +98,22 @@ class AsyncGrpcTransport:
         """See `Transport.stream`."""
         target = prepared.target
         message = encode_request(prepared)
-        call = self._stub.ModelStreamInfer(
-            iter((message,)), metadata=_TRUE_CODES, timeout=_client_deadline(prepared.deadline_s)
-        )
+        call = self._stub.ModelStreamInfer(iter((message,)), timeout=_client_deadline(prepared.deadline_s))
         final = False
+        failure: ClientError | None = None
         try:
             async for response in call:
-                chunk = _read(response, target, perf_counter())
-                final = final or chunk.final
-                yield chunk
+                failure = failure or _failure(response, target)
+                if failure is None:
+                    chunk = decode_chunk(response.infer_response, target, perf_counter())
+                    final = final or chunk.final
+                    yield chunk
         except grpc.RpcError as error:
-            raise from_rpc_error(error, self._endpoint, target, prepared.deadline_s) from error
+            raise failure or from_rpc_error(error, self._endpoint, target, prepared.deadline_s) from error
         finally:
             call.cancel()
+        if failure is not None:
+            raise failure
         if not final:
             raise StreamTruncatedError(_NO_FINAL, target)
 
@@ -131,14 +137,13 @@ def _client_deadline(deadline_s: float | None) -> float | None:
     return None if deadline_s is None else deadline_s + DEADLINE_GRACE_S
 
 
-def _read(response: Any, target: Target, received_at: float) -> Chunk:
-    if response.error_message:
-        raise _message_error(response.error_message, target)
-    return decode_chunk(response.infer_response, target, received_at)
-
-
-def _message_error(message: str, target: Target) -> ClientError:
-    # Requests that never reach a model (unknown name, wrong shape, missing input) are refused without a status,
-    # whatever the metadata asked for.
+def _failure(response: Any, target: Target) -> ClientError | None:
+    message = response.error_message
+    if not message:
+        return None
+    # A stream's error is a text alone. The ladder's models end it with the code; one without is tritonserver's own, of
+    # a request that never reached a model: unknown name, wrong shape, missing input.
+    if said := said_by_model(message, target):
+        return said
     code = "NOT_FOUND" if message.startswith("Request for unknown model") else "INVALID_ARGUMENT"
     return from_grpc_code(code, message, target)

@@ -16,6 +16,7 @@ from tools.client.errors import (
     StreamTruncatedError,
     deadline_passed,
     from_http_status,
+    said_by_model,
 )
 from tools.client.request import Target
 from tools.client.sse import SSEParser
@@ -47,7 +48,8 @@ def decode_chunk(text: str, target: Target, received_at: float) -> Chunk:
     """One event of generate_stream, or the whole body of generate.
 
     Raises:
-        ServerFaultError: the event is an error; inside a stream HTTP has no status left to give it.
+        ClientError: the event is an error; inside a stream HTTP has no status left to give it, so it is a
+            ServerFaultError where its text says no code.
         MalformedResponseError: not a JSON object, or one whose fields have other types than the outputs.
     """
     body = _load(text, target)
@@ -69,7 +71,7 @@ def decode_outputs(text: str, target: Target) -> dict[str, list[Any]]:
     """The outputs of a model that answers once.
 
     Raises:
-        ServerFaultError: the body is an error.
+        ClientError: the body is an error; a ServerFaultError where its text says no code.
         MalformedResponseError: not a JSON object.
     """
     return decode_tensors(_load(text, target))
@@ -100,7 +102,7 @@ class ResponseReader:
         """The responses completed by these bytes.
 
         Raises:
-            ServerFaultError: the server reports an error in place of a response.
+            ClientError: the server reports an error in place of a response, as in `decode_chunk`.
             MalformedResponseError: not UTF-8, or not JSON.
             DeadlineExceededError: the deadline passed before these bytes arrived.
         """
@@ -147,7 +149,8 @@ def _load(text: str, target: Target) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise MalformedResponseError(f"the response {_shortened(text)} is not a JSON object", target)
     if "error" in body:
-        raise ServerFaultError("UNKNOWN", str(body["error"]), target)
+        message = str(body["error"])
+        raise said_by_model(message, target) or ServerFaultError("UNKNOWN", message, target)
     return body
 
 

@@ -150,9 +150,11 @@ def test_a_wrong_request_fails_alone(model: TritonPythonModel) -> None:
     assert good.sender.text == "a b a "
     assert two_prompts.sender.error is not None
     assert two_prompts.sender.error.code() == "INVALID_ARG"
-    assert two_prompts.sender.error.message() == '"text_input" has 2 elements: it takes exactly 1'
+    assert two_prompts.sender.error.message() == '"text_input" has 2 elements: it takes exactly 1 [INVALID_ARGUMENT]'
     assert unknown.sender.error is not None
-    assert unknown.sender.error.message() == 'sampling parameter "temprature" is unknown: did you mean "temperature"?'
+    assert unknown.sender.error.message() == (
+        'sampling parameter "temprature" is unknown: did you mean "temperature"? [INVALID_ARGUMENT]'
+    )
 
 
 @pytest.mark.slow
@@ -160,7 +162,7 @@ def test_nothing_but_wrong_requests_does_not_block(model: TritonPythonModel) -> 
     wrong = request(stream=np.array([[True, True]]))
     model.execute([wrong])
     assert wrong.sender.error is not None
-    assert wrong.sender.error.message() == '"stream" has 2 elements: it takes exactly 1'
+    assert wrong.sender.error.message() == '"stream" has 2 elements: it takes exactly 1 [INVALID_ARGUMENT]'
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from tools.backends.router.model import TritonPythonModel
 from tools.backends.router.peers import Identity
 from tools.backends.router.router import Router
 from tools.release.file import compile_release, parse_release
+from tools.wire.error_codes import split_code
 from tools.wire.messages import Cancel, Delta, Failure, Request, Submit, ToEngine, Tokenize, Tokenized, Welcome
 from tools.wire.release import Released
 
@@ -157,6 +158,11 @@ def ended(sender: ResponseSender) -> ResponseSender:
     """The same, once its final response is there."""
     wait_until(sender.finished.is_set)
     return sender
+
+
+def words_of(sender: ResponseSender) -> str:
+    """The message of its error, without the code at the end."""
+    return split_code(sender.error.message())[0]
 
 
 def served_by(sender: ResponseSender) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.router.stage import AWQ, BF16, EAGLE, Peer, Stage, ended, served_by
+from tests.backends.router.stage import AWQ, BF16, EAGLE, Peer, Stage, ended, served_by, words_of
 from tests.fixtures import fake_pb_utils
 from tests.waiting import wait_until
 from tools.backends.delivery import Delivery, Outlet
@@ -117,7 +117,7 @@ def test_what_cannot_be_read_or_tokenized_is_refused(stage: Stage, bf16: Peer) -
         Tokenized(message.key, "", [], Failure("INVALID_ARG", '"messages" is an empty list'))
     )
     refused = ended(stage.ask(messages="[]"))
-    assert (refused.error.code(), refused.error.message()) == ("INVALID_ARG", '"messages" is an empty list')
+    assert (refused.error.code(), words_of(refused)) == ("INVALID_ARG", '"messages" is an empty list')
     assert bf16.requests == []
     assert stage.router.open_streams == 0
 
@@ -136,7 +136,7 @@ def test_a_request_that_comes_just_as_the_tokenizer_goes_down_is_ended(
         stage.tokenizer.failure = Failure("UNAVAILABLE", "the tokenizer is down")
 
     monkeypatch.setattr(Delivery, "open", open_while_it_goes_down)
-    assert ended(stage.ask(**CONVERSATION)).error.message() == "the tokenizer is down"
+    assert words_of(ended(stage.ask(**CONVERSATION))) == "the tokenizer is down"
     assert not stage.router._streams
 
 
@@ -144,11 +144,11 @@ def test_while_the_tokenizer_is_down_requests_fail_and_tokens_still_go(stage: St
     stage.tokenizer.held = []
     waiting = stage.ask(**CONVERSATION)
     stage.on_down(Failure("UNAVAILABLE", "the tokenizer is down"))
-    assert ended(waiting).error.message() == "the tokenizer is down"
+    assert words_of(ended(waiting)) == "the tokenizer is down"
     stage.tokenizer.answer(stage.tokenizer.held[0])
     assert bf16.requests == [], "an answer that comes too late starts nothing"
     stage.tokenizer.failure = Failure("UNAVAILABLE", "still down")
-    assert ended(stage.ask(**CONVERSATION)).error.message() == "still down"
+    assert words_of(ended(stage.ask(**CONVERSATION))) == "still down"
     stage.ask(input_ids=[1])
     stage.ask(text_input="plain")
     assert len(bf16.requests) == 2
@@ -227,7 +227,7 @@ def test_after_the_first_token_it_does_not(stage: Stage, bf16: Peer, awq: Peer, 
     asked = stage.ask()
     stage.answer(bf16, "x", final=False)
     stage.fail(bf16, failure)
-    assert ended(asked).error.message() == failure.message
+    assert words_of(ended(asked)) == failure.message
     assert ended(asked).responses[0].values("text_output") == ["x"]
     assert awq.requests == []
     assert stage.metric("ladder_release_fallbacks_total", BF16, reason=failure.reason) == 0
@@ -249,7 +249,7 @@ def test_what_another_engine_would_not_answer_either_is_not_retried(
     stage.release(WITH_FALLBACK)
     asked = stage.ask()
     stage.fail(bf16, failure)
-    assert (ended(asked).error.code(), ended(asked).error.message()) == (failure.code, failure.message)
+    assert (ended(asked).error.code(), words_of(ended(asked))) == (failure.code, failure.message)
     assert awq.requests == []
     reason = request.node.callspec.id
     assert stage.metric("ladder_release_errors_total", BF16, reason=reason) == 1
@@ -272,7 +272,7 @@ def test_an_engine_that_dies_loses_its_streams_and_no_others(stage: Stage, bf16:
     bf16.ready = False
     stage.router.on_lost(bf16)  # type: ignore[arg-type]
     said = 'the engine of "llm_bf16" version 1 died'
-    assert [(ended(asked).error.code(), ended(asked).error.message()) for asked in (begun, waiting)] == [
+    assert [(ended(asked).error.code(), words_of(ended(asked))) for asked in (begun, waiting)] == [
         ("UNAVAILABLE", said)
     ] * 2
     stage.answer(awq, "y")
@@ -299,7 +299,7 @@ def test_every_target_is_tried_once_and_the_last_failure_is_told(
     asked = stage.ask()
     for peer in (bf16, awq, eagle):
         stage.fail(peer, QUEUE_FULL)
-    assert ended(asked).error.message() == "the queue is full"
+    assert words_of(ended(asked)) == "the queue is full"
     assert [len(peer.requests) for peer in (bf16, awq, eagle)] == [1, 1, 1]
     assert stage.metric("ladder_release_fallbacks_total", AWQ, reason="queue_full") == 1
     assert stage.metric("ladder_release_fallbacks_total", EAGLE, reason="queue_full") == 0
@@ -316,7 +316,7 @@ def test_late_answers_of_a_target_that_was_left_are_dropped(stage: Stage, bf16: 
 
 def test_without_any_target_the_client_is_told_which_and_why(stage: Stage, eagle: Peer) -> None:
     asked = ended(stage.ask())
-    assert (asked.error.code(), asked.error.message()) == (
+    assert (asked.error.code(), words_of(asked)) == (
         "UNAVAILABLE",
         'no target of route "default" takes the request: "llm_bf16:1" has no engine that is ready. There are engines '
         'of "llm_eagle:1": load what is missing, or name other targets in the release file',
@@ -368,9 +368,8 @@ def test_beyond_the_bound_without_a_ready_fallback_the_client_is_told(stage: Sta
     stage.release(BY_LOAD)
     for _ in range(2):
         stage.ask()
-    assert (
-        '"llm_eagle:1" has 2 requests in flight, its bound; "llm_awq:1" has no engine that is ready'
-        in ended(stage.ask()).error.message()
+    assert '"llm_eagle:1" has 2 requests in flight, its bound; "llm_awq:1" has no engine that is ready' in words_of(
+        ended(stage.ask())
     )
     assert stage.metric("ladder_release_errors_total", EAGLE, reason="by_load") == 1
 
@@ -392,7 +391,7 @@ def test_what_is_out_of_time_is_not_retried(stage: Stage, bf16: Peer, awq: Peer)
     asked = stage.ask({"timeout": 1_000})
     time.sleep(0.002)
     stage.fail(bf16, DIED)
-    assert ended(asked).error.message() == DIED.message
+    assert words_of(ended(asked)) == DIED.message
     assert awq.requests == []
 
 
@@ -429,7 +428,7 @@ def test_a_request_that_waits_for_its_tokens_can_be_cancelled(stage: Stage, bf16
     stage.tokenizer.held = []
     asked = stage.ask(**CONVERSATION)
     asked.cancelled = True
-    assert ended(asked).error.message() == "the request was cancelled before an engine had it"
+    assert words_of(ended(asked)) == "the request was cancelled before an engine had it"
     stage.tokenizer.answer(stage.tokenizer.held[0])
     assert bf16.requests == []
 

@@ -17,6 +17,7 @@ from tests.fixtures.fake_pb_utils import InferenceRequest, InferenceResponse, Tr
 from tests.waiting import NEVER_S, wait_until
 from tools.backends.tokenizer import model as tokenizer_model
 from tools.backends.tokenizer.model import TritonPythonModel
+from tools.wire.error_codes import split_code
 from tools.wire.messages import Tokenized
 
 pytestmark = pytest.mark.slow
@@ -46,7 +47,7 @@ def model(places: Path, tmp_path: Path) -> Iterator[TritonPythonModel]:
 def error(response: InferenceResponse) -> tuple[str, str]:
     found = response.error()
     assert found is not None
-    return found.code(), found.message()
+    return found.code(), split_code(found.message())[0]
 
 
 def ask(model: TritonPythonModel, *inputs: dict[str, Any]) -> list[InferenceResponse]:

@@ -16,6 +16,7 @@ from tests.fixtures.fake_pb_utils import InferenceRequest, TritonModelException
 from tests.waiting import NEVER_S, wait_until
 from tools.backends.vllm.model import TritonPythonModel
 from tools.engine.adapters.mock import mock_tokens
+from tools.wire.error_codes import split_code
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +36,7 @@ def error(request: InferenceRequest) -> tuple[str, str]:
     finish(request)
     last = request.sender.error
     assert last is not None
-    return last.code(), last.message()
+    return last.code(), split_code(last.message())[0]
 
 
 @pytest.fixture

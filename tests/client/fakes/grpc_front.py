@@ -68,12 +68,13 @@ class _Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
         model, version = found
         (step,) = model.script(self._see(request))
         if isinstance(step, Fail):
-            context.abort(grpc.StatusCode[step.code], step.message)
+            context.abort(grpc.StatusCode[step.code], step.text)
         return _response(request, version, step.values, model.outputs, batched=model.max_batch_size > 0)
 
     def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         context.add_callback(lambda: None if context.is_active() else self._triton.cancelled.set())
-        true_codes = ("triton_grpc_error", "true") in context.invocation_metadata()
+        # It ends a real server: no request may ask for it.
+        assert "triton_grpc_error" not in dict(context.invocation_metadata())
         for request in requests:
             found = self._triton.find(request.model_name, request.model_version)
             if isinstance(found, str):
@@ -90,16 +91,15 @@ class _Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
                         response.parameters["triton_final_response"].bool_param = step.final
                         ended = ended or step.final
                         yield service_pb2.ModelStreamInferResponse(infer_response=response)
-                    case Fail() if true_codes:
-                        context.abort(grpc.StatusCode[step.code], step.message)
                     case Fail():
-                        yield service_pb2.ModelStreamInferResponse(error_message=step.message)
+                        yield service_pb2.ModelStreamInferResponse(error_message=step.text)
                         ended = True
                     case Break():
                         context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
                     case WaitForCancel():
                         gone = _when_gone(context)
-                        gone.wait(step.limit_s)
+                        if not gone.wait(step.limit_s):
+                            self._triton.not_cancelled.set()
                         return
                     case NoFinal():
                         ended = True

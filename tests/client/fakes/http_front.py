@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
         model, chosen = found
         steps = model.script(self._see(model, version, body))
         if isinstance(steps[0], Fail):
-            self._json(400, {"error": steps[0].message}, frame=endpoint == "generate_stream")
+            self._json(400, {"error": steps[0].text}, frame=endpoint == "generate_stream")
             return
         self._begin("text/event-stream" if endpoint == "generate_stream" else "application/json")
         for step in steps:
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
                     values = step.outputs() if isinstance(step, Say) else step.values
                     self._send_object({**_collapsed(values), "model_name": name, "model_version": chosen}, endpoint)
                 case Fail():
-                    self._send_object({"error": step.message}, endpoint)
+                    self._send_object({"error": step.text}, endpoint)
                 case Raw():
                     self._write(step.data)
                 case Break():

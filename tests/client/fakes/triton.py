@@ -35,10 +35,15 @@ class Say:
 
 @dataclass(frozen=True)
 class Fail:
-    """The model's error, which ends the stream."""
+    """The model's error, which ends the stream. The ladder's models are `coded`: they end the text with the code."""
 
     code: str
     message: str
+    coded: bool = True
+
+    @property
+    def text(self) -> str:
+        return f"{self.message} [{self.code}]" if self.coded else self.message
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,8 @@ class FakeTriton:
         self.models = {model.name: model for model in models}
         self.seen: list[Seen] = []
         self.cancelled = threading.Event()
+        # A `WaitForCancel` over gRPC that waited for nothing.
+        self.not_cancelled = threading.Event()
         self.config_reads = 0
         self.live = True
         self.ready = True

@@ -193,16 +193,19 @@ def test_an_error_in_a_200_is_a_failure(serve: Serve, asker: Asker) -> None:
         ("INTERNAL", ErrorKind.SERVER),
     ],
 )
-def test_grpc_tells_kinds_apart(serve: Serve, asker: Asker, code: str, kind: ErrorKind) -> None:
-    answer = failing(serve, asker, Protocol.GRPC, Fail(code, "the queue holds 8 requests"))
+@pytest.mark.parametrize("protocol", [Protocol.GRPC, Protocol.GENERATE_STREAM, Protocol.GENERATE])
+def test_a_models_text_tells_kinds_apart(
+    serve: Serve, asker: Asker, protocol: Protocol, code: str, kind: ErrorKind
+) -> None:
+    answer = failing(serve, asker, protocol, Fail(code, "the queue holds 8 requests"))
 
     assert answer.failure.kind is kind
     assert answer.failure.message == f"the queue holds 8 requests ({code})"
 
 
 @pytest.mark.parametrize("protocol", [Protocol.GENERATE_STREAM, Protocol.GENERATE])
-def test_http_knows_only_its_status(serve: Serve, asker: Asker, protocol: Protocol) -> None:
-    answer = failing(serve, asker, protocol, Fail("UNAVAILABLE", "the queue holds 8 requests"))
+def test_a_text_without_a_code_has_only_the_status_of_http(serve: Serve, asker: Asker, protocol: Protocol) -> None:
+    answer = failing(serve, asker, protocol, Fail("UNAVAILABLE", "the queue holds 8 requests", coded=False))
 
     assert answer.failure.kind is ErrorKind.REFUSED
     assert answer.failure.message == "the queue holds 8 requests (HTTP 400)"
