@@ -15,11 +15,11 @@ def test_outside_a_checkout(tmp_path: Path) -> None:
     assert git_state(tmp_path) == GitState(commit=None, dirty=False)
 
 
-def test_a_copy_without_its_history_is_what_the_environment_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_carried_copy_is_what_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LADDER_COMMIT", "3ca8a5a")
     assert git_state(tmp_path) == GitState(commit="3ca8a5a", dirty=False)
+    # Whatever history lies there.
+    assert git_state(Path(__file__).parent) == GitState(commit="3ca8a5a", dirty=False)
 
 
 def test_a_commit_and_changes_to_it(tmp_path: Path) -> None:

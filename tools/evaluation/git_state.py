@@ -15,9 +15,11 @@ COMMIT: Final = "LADDER_COMMIT"
 def git_state(home: Path) -> GitState:
     """The checkout at `home`; a commit of None where that is no git checkout, or there is no git.
 
-    A copy that came over without its history is what LADDER_COMMIT says it is.
+    What LADDER_COMMIT says counts more: a copy that was carried over has no history, or not that of its files.
     """
-    commit = _git(home, "rev-parse", "HEAD") or os.environ.get(COMMIT, "")
+    if said := os.environ.get(COMMIT):
+        return GitState(commit=said, dirty=False)
+    commit = _git(home, "rev-parse", "HEAD")
     changes = _git(home, "status", "--porcelain", "--untracked-files=no")
     return GitState(commit=commit or None, dirty=bool(changes))
 

@@ -54,6 +54,14 @@ def test_in_float32_it_is_sdpa() -> None:
     assert chosen == ("sdpa", "instead of flash_attention_2: flash-attn takes no float32")
 
 
+def test_sdpa_makes_no_plan_for_every_length(model_folder: Path) -> None:
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    load(arguments(model=str(model_folder), attention="sdpa"))
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert torch.backends.cuda.flash_sdp_enabled()
+    assert torch.backends.cuda.mem_efficient_sdp_enabled()
+
+
 def test_a_loaded_model_has_the_dtype_and_says_how_it_runs(model_folder: Path) -> None:
     loaded = load(arguments(model=str(model_folder)))
     assert loaded.model.dtype is torch.bfloat16

@@ -42,6 +42,7 @@ def load(arguments: BaselineArguments) -> Loaded:
         torch.set_num_threads(usable_cpus())
     tokenizer = load_tokenizer(arguments.model)
     attention, why = choose_attention(arguments, device)
+    choose_sdpa_kernels()
     try:
         model = _model(arguments, attention, device)
     except (OSError, ValueError, ImportError) as error:
@@ -89,6 +90,15 @@ def choose_attention(arguments: BaselineArguments, device: str) -> tuple[Attenti
             log.warning('attention is "sdpa", not "flash_attention_2": %s', reason)
             return "sdpa", f"instead of flash_attention_2: {reason}"
     return "flash_attention_2", ""
+
+
+def choose_sdpa_kernels() -> None:
+    """Leave sdpa on a GPU to PyTorch's own kernels: FlashAttention-2, and the memory-efficient one under a mask.
+
+    PyTorch may prefer cuDNN's on Hopper and later. That one makes a plan for every shape it has not seen, in tens of
+    milliseconds, and generating a token at a time makes a new shape of every step.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def usable_cpus() -> int:
