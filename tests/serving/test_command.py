@@ -69,10 +69,16 @@ def test_everything_below_the_server_is_told_where_it_belongs() -> None:
         "LADDER_ENGINE_PYTHON": "/home/.ladder/env/engine/bin/python",
         "LADDER_ENGINE_LIBRARY_PATH": "/cuda",
         "LADDER_SOCKETS": "/tmp/ladder-8100-ab",
+        "VLLM_RPC_BASE_PATH": "/tmp/ladder-8100-ab",
         "LADDER_RELEASE_STATE": "/home/.ladder/release/8100/p/release.yaml",
         "LADDER_INSTANCE": "8100-ab",
         "SPT_NOENV": "1",
     }
+
+
+def test_a_user_may_name_the_folder_of_vllms_sockets() -> None:
+    variables = server_environment(INSTANCE, SOFTWARE, Layout(Path("/home")), {"VLLM_RPC_BASE_PATH": "/run/vllm"})
+    assert variables["VLLM_RPC_BASE_PATH"] == "/run/vllm"
 
 
 def test_a_user_may_bring_an_interpreter_for_engines() -> None:

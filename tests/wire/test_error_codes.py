@@ -6,8 +6,7 @@ from typing import get_args
 
 import pytest
 
-from tools.wire.error_codes import GRPC_NAMES, split_code, with_code
-from tools.wire.messages import ErrorCode
+from tools.wire.error_codes import GRPC_NAMES, ErrorCode, split_code, with_code
 
 
 def test_every_code_has_its_name() -> None:

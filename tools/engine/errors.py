@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tools.wire.messages import ErrorCode, Failure, FailureReason
+from tools.wire.error_codes import ErrorCode
+from tools.wire.messages import Failure, FailureReason
 
 
 class RequestError(Exception):

@@ -63,6 +63,8 @@ def server_environment(
         ENGINE_PYTHON: variables.get(ENGINE_PYTHON) or str(layout.environment_python(ENGINE.name)),
         "LADDER_ENGINE_LIBRARY_PATH": variables.get("LD_LIBRARY_PATH", ""),
         "LADDER_SOCKETS": instance.sockets,
+        # vLLM's own, which it leaves behind where its processes are killed, then go with the instance's.
+        "VLLM_RPC_BASE_PATH": variables.get("VLLM_RPC_BASE_PATH") or instance.sockets,
         RELEASE_STATE: str(running_file(layout, instance.port_base, instance.profile, instance.repositories)),
         VARIABLE: instance.id,
         # setproctitle, which vLLM uses, would otherwise overwrite the environment that processes are found by.

@@ -9,9 +9,10 @@ with its code reaches every client, through an ensemble too, which only puts its
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Literal
 
-from .messages import ErrorCode
+# Triton's names.
+ErrorCode = Literal["INVALID_ARG", "UNAVAILABLE", "CANCELLED", "INTERNAL", "UNSUPPORTED", "NOT_FOUND"]
 
 # The names that clients know: gRPC's.
 GRPC_NAMES: Final[dict[ErrorCode, str]] = {

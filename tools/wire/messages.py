@@ -13,18 +13,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from .error_codes import ErrorCode
 from .release import Released, WatchRelease
 
 PROTOCOL: Final = 1
-
-ErrorCode = Literal[
-    "INVALID_ARG",
-    "UNAVAILABLE",
-    "CANCELLED",
-    "INTERNAL",
-    "UNSUPPORTED",
-    "NOT_FOUND",
-]
 
 CancelReason = Literal["client", "unload"]
 
