@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.reporting.examples import SETTINGS
+from tests.reporting.examples import SETTINGS, run_result, target_result
 from tests.waiting import wait_until
 from tools.reporting.errors import ReportError
 from tools.reporting.locust_cell import LocustRun, locust_command, locust_environment
@@ -173,3 +173,15 @@ def test_an_interruption_leaves_no_process(home: Path) -> None:
     assert b"KeyboardInterrupt" in errors
     for number in pid.read_text().split():
         wait_until(lambda number=number: ended(int(number)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("requests", "reason"), [(0, "no request was answered whole within the 15 s"), (8, "code 2: --")]
+)
+def test_a_cell_too_short_for_any_request_says_so(home: Path, requests: int, reason: str) -> None:
+    options = OPTIONS.model_copy(update={"duration_s": 15.0})
+    found = run_result(options, target_result((13.7, 46.6, 68), requests=requests, cut=1))
+    (home / "results.json").write_text(found.model_dump_json(), encoding="utf-8")
+    with pytest.raises(ReportError, match=reason):
+        pretend(home, "print('------|----'); sys.exit(2)")(options, home, 0)

@@ -13,8 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from pydantic import ValidationError
+
+from loadtest.exit_codes import COULD_NOT_RUN
 from loadtest.launching import free_port
 from loadtest.options import LoadOptions
+from loadtest.statistics.results import RunResult
 from tools.bootstrap.interruption import interruption_held
 from tools.bootstrap.processes import isolated
 from tools.reporting.cells import LOG, RESULTS
@@ -56,6 +60,11 @@ class LocustRun:
                 code = process.wait(limit_s)
             except subprocess.TimeoutExpired:
                 raise ReportError(f"the load test did not end within {limit_s:g} s") from None
+        if code == COULD_NOT_RUN and options.duration_s is not None and _none_was_answered(folder / RESULTS):
+            raise ReportError(
+                f"no request was answered whole within the {options.duration_s:g} s of a cell: give it more with "
+                "--cell-seconds"
+            )
         # A load test that ran, and found failures, says so in its results.
         if code not in (0, _SLA_MISSED) or not (folder / RESULTS).is_file():
             raise ReportError(f"the load test ended with code {code}: {_last_words(folder / LOG)}")
@@ -127,6 +136,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def _none_was_answered(results: Path) -> bool:
+    """Whether the load test ran, and did not come to the end of any request."""
+    try:
+        result = RunResult.model_validate_json(results.read_text(encoding="utf-8"))
+    except (OSError, ValidationError):
+        # Then it has said why.
+        return False
+    return not result.partial and not any(target.requests for target in result.targets)
 
 
 def _last_words(log: Path) -> str:
