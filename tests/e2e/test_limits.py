@@ -187,7 +187,7 @@ def test_a_prompt_over_the_context(triton: Triton, way: Way) -> None:
 
 
 def test_a_thousand_refused_streams_leave_the_server_running(server: Deployment, client: Client) -> None:
-    """With the metadata `triton_grpc_error`, which our client does not send, a few dozen of them end tritonserver."""
+    """With the metadata `triton_grpc_error`, which our client does not send, some hundred of them end tritonserver."""
     wrong = GenerateRequest(prompt="Hello", sampling={"temprature": 0})
 
     def refused(target: Target) -> None:
